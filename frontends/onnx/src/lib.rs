@@ -1,0 +1,1 @@
+//! The ONNX frontend; protobuf types never leave this crate.

@@ -1,0 +1,1 @@
+//! Execution of scheduled programs; never changes a graph.

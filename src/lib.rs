@@ -1,0 +1,1 @@
+//! The Membar compiler as a library.
