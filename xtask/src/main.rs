@@ -1,2 +1,80 @@
-//! Development tasks.
-fn main() {}
+//! Development tasks, `cargo xtask COMMAND`: parses the command line and calls the task.
+//! Nothing that the product needs at run time may live in this crate.
+
+mod fetch;
+mod models;
+mod process;
+mod python;
+mod repository;
+mod steps;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+/// A subcommand: its name, how it is called, what it does, and the function that does it.
+struct Task {
+    name: &'static str,
+    usage: &'static str,
+    summary: &'static str,
+    run: fn(&[String]) -> anyhow::Result<()>,
+}
+
+const TASKS: &[Task] = &[
+    Task {
+        name: "test",
+        usage: "test [--fast]",
+        summary: "sets up what the tests need, then runs every check; --fast trusts an earlier set-up",
+        run: test::run,
+    },
+    Task {
+        name: "tidy",
+        usage: "tidy",
+        summary: "checks the sources against the rules of the repository",
+        run: tidy::run,
+    },
+    Task {
+        name: "fetch",
+        usage: "fetch [MODEL...]",
+        summary: "downloads trained models into target/models; without a name, lists them",
+        run: fetch::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = arguments.split_first() else {
+        eprint!("{}", usage());
+        return ExitCode::from(2);
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        print!("{}", usage());
+        return ExitCode::SUCCESS;
+    }
+    let Some(task) = TASKS.iter().find(|task| task.name == name) else {
+        eprint!("error: no task is called `{name}`\n\n{}", usage());
+        return ExitCode::from(2);
+    };
+    if rest
+        .iter()
+        .any(|argument| matches!(argument.as_str(), "--help" | "-h"))
+    {
+        println!("usage: cargo xtask {}\n\n{}", task.usage, task.summary);
+        return ExitCode::SUCCESS;
+    }
+    match (task.run)(rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> String {
+    let mut text = String::from("usage: cargo xtask TASK\n\n");
+    for task in TASKS {
+        text.push_str(&format!("  {:<20} {}\n", task.usage, task.summary));
+    }
+    text
+}

@@ -1,0 +1,40 @@
+//! Where things stand in the repository. No other file may build such a path from pieces.
+
+use std::path::PathBuf;
+
+/// The folder that holds the workspace's `Cargo.toml`.
+pub fn root() -> PathBuf {
+    let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    package.parent().map_or(package.clone(), PathBuf::from)
+}
+
+/// Downloads and generated files, always below the repository, wherever cargo builds to, so that
+/// tests find them without being told.
+fn generated() -> PathBuf {
+    root().join("target")
+}
+
+/// The Python environment that tests use.
+pub fn virtual_environment() -> PathBuf {
+    generated().join("venv")
+}
+
+/// The ONNX node tests: `node/NAME/{model.onnx, data.json, test_data_set_N/}`.
+pub fn node_tests() -> PathBuf {
+    generated().join("node-tests")
+}
+
+/// Trained models: `NAME/model.onnx`.
+pub fn trained_models() -> PathBuf {
+    generated().join("models")
+}
+
+/// The pinned Python packages.
+pub fn requirements() -> PathBuf {
+    root().join("tests/requirements.txt")
+}
+
+/// The script that writes the ONNX node tests.
+pub fn node_test_generator() -> PathBuf {
+    root().join("tests/gen_node_tests.py")
+}

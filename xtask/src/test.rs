@@ -1,0 +1,75 @@
+//! `cargo xtask test`: set-up on a fresh machine, then every check that a change must pass.
+//! A check may never be skipped without failing the command.
+
+use crate::steps::Steps;
+use crate::{fetch, models, process, python, tidy};
+use anyhow::{Result, bail};
+
+/// Runs the whole list; a failed check does not keep the later ones from running, a failed set-up
+/// does.
+///
+/// # Errors
+/// When an argument is unknown or a step failed.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let mut trust_stamps = false;
+    for argument in arguments {
+        match argument.as_str() {
+            "--fast" => trust_stamps = true,
+            other => bail!("`{other}` is no option of `cargo xtask test`; expected `--fast`"),
+        }
+    }
+
+    let mut steps = Steps::default();
+    let set_up = steps.run("set-up: Python environment", || {
+        python::set_up(trust_stamps)
+    }) && steps.run("set-up: ONNX node tests", || {
+        python::generate_node_tests(trust_stamps)
+    }) && steps.run("set-up: trained models", fetch_tested_models);
+    if !set_up {
+        return steps.finish();
+    }
+
+    steps.run("formatting", || {
+        process::run(process::cargo().args(["fmt", "--all", "--check"]))
+    });
+    steps.run("tidy", tidy::check);
+    steps.run("clippy", || {
+        let arguments = [
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ];
+        process::run(process::cargo().args(arguments))
+    });
+    steps.run("documentation", || {
+        let mut command = process::cargo();
+        command
+            .args(["doc", "--no-deps", "--workspace"])
+            .env("RUSTDOCFLAGS", "-D warnings");
+        process::run(&mut command)
+    });
+    if process::succeeds(process::cargo().args(["nextest", "--version"])) {
+        steps.run("tests", || {
+            process::run(process::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]))
+        });
+        // nextest does not run the examples in the documentation.
+        steps.run("documentation tests", || {
+            process::run(process::cargo().args(["test", "--workspace", "--doc"]))
+        });
+    } else {
+        steps.run("tests", || {
+            process::run(process::cargo().args(["test", "--workspace", "--no-fail-fast"]))
+        });
+    }
+    steps.finish()
+}
+
+fn fetch_tested_models() -> Result<()> {
+    for model in models::MODELS.iter().filter(|model| model.tested) {
+        fetch::fetch(model)?;
+    }
+    Ok(())
+}
