@@ -28,6 +28,12 @@ const TASKS: &[Task] = &[
         run: test::run,
     },
     Task {
+        name: "setup",
+        usage: "setup [--fast]",
+        summary: "the set-up of `test` alone",
+        run: test::set_up,
+    },
+    Task {
         name: "tidy",
         usage: "tidy",
         summary: "checks the sources against the rules of the repository",

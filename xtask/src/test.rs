@@ -11,24 +11,48 @@ use anyhow::{Result, bail};
 /// # Errors
 /// When an argument is unknown or a step failed.
 pub fn run(arguments: &[String]) -> Result<()> {
-    let mut trust_stamps = false;
-    for argument in arguments {
-        match argument.as_str() {
-            "--fast" => trust_stamps = true,
-            other => bail!("`{other}` is no option of `cargo xtask test`; expected `--fast`"),
-        }
-    }
-
+    let trust_stamps = is_fast(arguments)?;
     let mut steps = Steps::default();
-    let set_up = steps.run("set-up: Python environment", || {
+    if set_up_all(&mut steps, trust_stamps) {
+        check_all(&mut steps);
+    }
+    steps.finish()
+}
+
+/// Does the set-up alone, for those who call `cargo test` themselves afterwards.
+///
+/// # Errors
+/// As [`run`].
+pub fn set_up(arguments: &[String]) -> Result<()> {
+    let trust_stamps = is_fast(arguments)?;
+    let mut steps = Steps::default();
+    set_up_all(&mut steps, trust_stamps);
+    steps.finish()
+}
+
+fn is_fast(arguments: &[String]) -> Result<bool> {
+    match arguments.iter().find(|argument| *argument != "--fast") {
+        Some(other) => bail!("`{other}` is no option of this task; expected `--fast`"),
+        None => Ok(!arguments.is_empty()),
+    }
+}
+
+fn set_up_all(steps: &mut Steps, trust_stamps: bool) -> bool {
+    steps.run("set-up: Python environment", || {
         python::set_up(trust_stamps)
     }) && steps.run("set-up: ONNX node tests", || {
         python::generate_node_tests(trust_stamps)
-    }) && steps.run("set-up: trained models", fetch_tested_models);
-    if !set_up {
-        return steps.finish();
-    }
+    }) && steps.run("set-up: trained models", fetch_tested_models)
+}
 
+fn fetch_tested_models() -> Result<()> {
+    for model in models::MODELS.iter().filter(|model| model.tested) {
+        fetch::fetch(model)?;
+    }
+    Ok(())
+}
+
+fn check_all(steps: &mut Steps) {
     steps.run("formatting", || {
         process::run(process::cargo().args(["fmt", "--all", "--check"]))
     });
@@ -64,12 +88,4 @@ pub fn run(arguments: &[String]) -> Result<()> {
             process::run(process::cargo().args(["test", "--workspace", "--no-fail-fast"]))
         });
     }
-    steps.finish()
-}
-
-fn fetch_tested_models() -> Result<()> {
-    for model in models::MODELS.iter().filter(|model| model.tested) {
-        fetch::fetch(model)?;
-    }
-    Ok(())
 }
