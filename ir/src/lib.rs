@@ -1,3 +1,30 @@
 //! The hub: graph, types, operators; depends on no other Membar crate.
 
+pub mod attribute;
+pub mod dim;
+pub mod dtype;
+pub mod element;
+pub mod graph;
+pub mod interp;
+pub mod kernel;
 pub mod mapping;
+pub mod op;
+pub mod ops;
+pub mod pass;
+pub mod recipe;
+pub mod scalar;
+pub mod schedule;
+pub mod tensor;
+pub mod text;
+pub mod topology;
+pub mod types;
+
+pub use dim::{Bindings, Dim, Range, Symbol};
+pub use dtype::DType;
+pub use element::Number;
+pub use graph::{Graph, NodeId, NodeKind, Stage, ValueId};
+pub use op::{Meaning, OpDef};
+pub use ops::Op;
+pub use recipe::Recipe;
+pub use tensor::Tensor;
+pub use types::{Axis, ConcreteType, TensorType};

@@ -1,0 +1,588 @@
+//! The property graph: operators as nodes, values as typed edges, with typed handles; it keeps
+//! itself consistent but decides nothing (see `verify` for what must hold).
+
+use crate::dim::{Dim, Range, Ranges, Symbol};
+use crate::op::TypeError;
+use crate::ops::Op;
+use crate::recipe::Recipe;
+use crate::schedule::{Buffer, BufferId, Layout, Order, Region};
+use crate::topology::{DeviceId, MemoryId, Topology};
+use crate::types::TensorType;
+use petgraph::Direction;
+use petgraph::stable_graph::{NodeIndex, StableDiGraph};
+use petgraph::visit::{EdgeRef, IntoEdgeReferences};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::fmt;
+use std::sync::Arc;
+
+/// A handle of a node. Stays valid until the node is removed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(NodeIndex<u32>);
+
+/// A handle of a value: an output of a node. Stays valid until the node is removed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(u32);
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node{}", self.0.index())
+    }
+}
+
+impl fmt::Debug for ValueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "value{}", self.0)
+    }
+}
+
+/// How far a graph has come through the pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stage {
+    /// Pure mathematics.
+    Tensor,
+    /// Every node has a device, every value a memory.
+    Placed,
+    /// Every value has a buffer region, nodes stand in execution order, orders are explicit.
+    Scheduled,
+}
+
+impl Stage {
+    /// Every stage with its word in IR text, in pipeline order.
+    pub const WORDS: &'static [(&'static str, Stage)] =
+        &[("tensor", Stage::Tensor), ("placed", Stage::Placed), ("scheduled", Stage::Scheduled)];
+
+    /// The word in IR text.
+    pub fn word(self) -> &'static str {
+        match self {
+            Stage::Tensor => "tensor",
+            Stage::Placed => "placed",
+            Stage::Scheduled => "scheduled",
+        }
+    }
+}
+
+/// What a node does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeKind {
+    /// An input of the graph; its value's name is the input's name.
+    Input,
+    /// A constant made by a recipe.
+    Weight(Recipe),
+    /// An operator.
+    Op(Op),
+}
+
+/// An operator, weight or input with its properties.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What it does.
+    pub kind: NodeKind,
+    /// The device that runs it; from stage placed on.
+    pub device: Option<DeviceId>,
+    /// The nodes of the source model that it stems from, for messages.
+    pub origin: Vec<Arc<str>>,
+    operands: Vec<ValueId>,
+    outputs: Vec<ValueId>,
+}
+
+impl Node {
+    /// The values it reads, in order.
+    pub fn operands(&self) -> &[ValueId] {
+        &self.operands
+    }
+
+    /// The values it makes, in order.
+    pub fn outputs(&self) -> &[ValueId] {
+        &self.outputs
+    }
+
+    /// The operator, unless it is an input or a weight.
+    pub fn op(&self) -> Option<&Op> {
+        match &self.kind {
+            NodeKind::Op(op) => Some(op),
+            NodeKind::Input | NodeKind::Weight(_) => None,
+        }
+    }
+}
+
+/// A value with its properties.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// Element type and shape.
+    pub ty: TensorType,
+    /// A name for people: from the source model where there is one. Not necessarily unique, but
+    /// inputs' are.
+    pub name: Option<Arc<str>>,
+    /// The memory that holds it; from stage placed on.
+    pub memory: Option<MemoryId>,
+    /// The bytes that hold it; from stage scheduled on.
+    pub region: Option<Region>,
+    /// How the elements lie in the region; row-major without gaps unless it says otherwise.
+    pub layout: Layout,
+    producer: NodeId,
+    output: u32,
+}
+
+impl Value {
+    /// The node that makes it.
+    pub fn producer(&self) -> NodeId {
+        self.producer
+    }
+
+    /// Which of the producer's outputs it is.
+    pub fn output_index(&self) -> usize {
+        self.output as usize
+    }
+}
+
+/// A place where a value is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Use {
+    /// The reader.
+    pub node: NodeId,
+    /// Which of its operands.
+    pub operand: u32,
+}
+
+/// What the petgraph edge from producer to reader carries.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    value: ValueId,
+    operand: u32,
+}
+
+/// An output of the graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its value.
+    pub value: ValueId,
+}
+
+/// An input that a run continues from the output of the run before: a KV cache, say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The input.
+    pub input: ValueId,
+    /// The name of the output.
+    pub output: Arc<str>,
+    /// How it grows, once `lower_states` has found it out; `None`: replaced as a whole.
+    pub growth: Option<Growth>,
+}
+
+/// A state that each run appends to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// The axis that grows.
+    pub axis: crate::types::Axis,
+    /// The length before the run: the symbol of the input's extent along the axis.
+    pub length: Symbol,
+    /// The greatest length.
+    pub capacity: i64,
+}
+
+/// A graph of operators over typed values.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    /// Its name.
+    pub name: String,
+    /// How far it has come.
+    pub stage: Stage,
+    /// The machine that it is for; from stage placed on.
+    pub topology: Option<Arc<Topology>>,
+    /// Declared ranges of the symbols.
+    pub symbols: Ranges,
+    /// Pairs of inputs and outputs that are one state.
+    pub states: Vec<State>,
+    /// Arena buffers; from stage scheduled on. Indexed by [`BufferId`].
+    pub buffers: BTreeMap<BufferId, Buffer>,
+    /// Orders between steps; from stage scheduled on.
+    pub orders: Vec<Order>,
+    /// Nodes in execution order; from stage scheduled on.
+    pub schedule: Vec<NodeId>,
+    nodes: StableDiGraph<Node, Edge, u32>,
+    values: Vec<Option<Value>>,
+    inputs: Vec<ValueId>,
+    outputs: Vec<Output>,
+}
+
+impl Graph {
+    /// An empty graph at stage tensor.
+    pub fn new(name: &str) -> Graph {
+        Graph {
+            name: name.to_string(),
+            stage: Stage::Tensor,
+            topology: None,
+            symbols: Ranges::new(),
+            states: Vec::new(),
+            buffers: BTreeMap::new(),
+            orders: Vec::new(),
+            schedule: Vec::new(),
+            nodes: StableDiGraph::new(),
+            values: Vec::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+        }
+    }
+
+    /// Declares the range of a symbol; replaces an earlier one.
+    pub fn declare(&mut self, symbol: Symbol, range: Range) {
+        self.symbols.insert(symbol, range);
+    }
+
+    /// Adds an input.
+    pub fn add_input(&mut self, name: &str, ty: TensorType) -> ValueId {
+        let node = self.add_node(NodeKind::Input, &[], vec![ty]);
+        let value = self.nodes[node.0].outputs[0];
+        self.set_name(value, name);
+        self.inputs.push(value);
+        value
+    }
+
+    /// Adds a weight.
+    pub fn add_weight(&mut self, name: Option<&str>, recipe: Recipe) -> ValueId {
+        let ty = recipe.ty().clone();
+        let node = self.add_node(NodeKind::Weight(recipe), &[], vec![ty]);
+        let value = self.nodes[node.0].outputs[0];
+        if let Some(name) = name {
+            self.set_name(value, name);
+        }
+        value
+    }
+
+    /// Adds an operator and infers its outputs' types.
+    ///
+    /// # Errors
+    /// What the operator's inference reports; the graph is unchanged then.
+    pub fn add_op(&mut self, op: impl Into<Op>, operands: &[ValueId]) -> Result<NodeId, TypeError> {
+        let op = op.into();
+        let types: Vec<TensorType> = operands.iter().map(|v| self.value(*v).ty.clone()).collect();
+        let outputs = op.infer(&types)?;
+        Ok(self.add_node(NodeKind::Op(op), operands, outputs))
+    }
+
+    /// Adds an operator and returns its first output.
+    ///
+    /// # Errors
+    /// As [`Graph::add_op`].
+    pub fn apply(&mut self, op: impl Into<Op>, operands: &[ValueId]) -> Result<ValueId, TypeError> {
+        let node = self.add_op(op, operands)?;
+        let first = self.node(node).outputs().first().copied();
+        first.ok_or_else(|| TypeError::invalid("the operator has no output"))
+    }
+
+    /// Adds a node with given output types. For parsers and copies; operators elsewhere go through
+    /// [`Graph::add_op`], which infers the types.
+    pub fn add_node(
+        &mut self,
+        kind: NodeKind,
+        operands: &[ValueId],
+        types: Vec<TensorType>,
+    ) -> NodeId {
+        let id = NodeId(self.nodes.add_node(Node {
+            kind,
+            device: None,
+            origin: Vec::new(),
+            operands: operands.to_vec(),
+            outputs: Vec::new(),
+        }));
+        for (index, value) in operands.iter().enumerate() {
+            self.connect(id, index as u32, *value);
+        }
+        let outputs = types.into_iter().enumerate().map(|(output, ty)| {
+            self.values.push(Some(Value {
+                ty,
+                name: None,
+                memory: None,
+                region: None,
+                layout: Layout::Contiguous,
+                producer: id,
+                output: output as u32,
+            }));
+            ValueId((self.values.len() - 1) as u32)
+        });
+        let outputs = outputs.collect();
+        self.nodes[id.0].outputs = outputs;
+        id
+    }
+
+    fn connect(&mut self, node: NodeId, operand: u32, value: ValueId) {
+        let producer = self.value(value).producer;
+        self.nodes.add_edge(producer.0, node.0, Edge { value, operand });
+    }
+
+    /// A node.
+    ///
+    /// # Panics
+    /// If it was removed, or belongs to another graph.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0]
+    }
+
+    /// A node, to change its properties. Its operands change through
+    /// [`Graph::set_operand`] alone.
+    ///
+    /// # Panics
+    /// As [`Graph::node`].
+    pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id.0]
+    }
+
+    /// A value.
+    ///
+    /// # Panics
+    /// If its node was removed, or it belongs to another graph.
+    pub fn value(&self, id: ValueId) -> &Value {
+        match self.values.get(id.0 as usize) {
+            Some(Some(value)) => value,
+            _ => panic!("{id:?} is not a value of graph `{}`", self.name),
+        }
+    }
+
+    /// A value, to change its properties.
+    ///
+    /// # Panics
+    /// As [`Graph::value`].
+    pub fn value_mut(&mut self, id: ValueId) -> &mut Value {
+        match self.values.get_mut(id.0 as usize) {
+            Some(Some(value)) => value,
+            _ => panic!("{id:?} is not a value of this graph"),
+        }
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, id: ValueId) -> &TensorType {
+        &self.value(id).ty
+    }
+
+    /// Names a value.
+    pub fn set_name(&mut self, id: ValueId, name: &str) {
+        self.value_mut(id).name = Some(name.into());
+    }
+
+    /// The inputs, in order.
+    pub fn inputs(&self) -> &[ValueId] {
+        &self.inputs
+    }
+
+    /// The outputs, in order.
+    pub fn outputs(&self) -> &[Output] {
+        &self.outputs
+    }
+
+    /// Sets the outputs.
+    pub fn set_outputs<N: Into<Arc<str>>>(
+        &mut self,
+        outputs: impl IntoIterator<Item = (N, ValueId)>,
+    ) {
+        let outputs = outputs.into_iter();
+        self.outputs = outputs.map(|(name, value)| Output { name: name.into(), value }).collect();
+    }
+
+    /// All nodes, in the order of their creation.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.nodes.node_indices().map(NodeId)
+    }
+
+    /// Number of nodes.
+    pub fn node_count(&self) -> usize {
+        self.nodes.node_count()
+    }
+
+    /// All values, in the order of their creation.
+    pub fn values(&self) -> impl Iterator<Item = ValueId> + '_ {
+        let present = self.values.iter().enumerate().filter(|(_, value)| value.is_some());
+        present.map(|(index, _)| ValueId(index as u32))
+    }
+
+    /// The places where a value is read, sorted; graph outputs are not among them.
+    pub fn users(&self, id: ValueId) -> Vec<Use> {
+        let producer = self.value(id).producer;
+        let edges = self.nodes.edges_directed(producer.0, Direction::Outgoing);
+        let mut users: Vec<Use> = edges
+            .filter(|edge| edge.weight().value == id)
+            .map(|edge| Use { node: NodeId(edge.target()), operand: edge.weight().operand })
+            .collect();
+        users.sort();
+        users
+    }
+
+    /// Whether a value is an output of the graph.
+    pub fn is_output(&self, id: ValueId) -> bool {
+        self.outputs.iter().any(|output| output.value == id)
+    }
+
+    /// Makes a node read another value.
+    pub fn set_operand(&mut self, node: NodeId, operand: usize, value: ValueId) {
+        let edges = self.nodes.edges_directed(node.0, Direction::Incoming);
+        let old = edges.filter(|edge| edge.weight().operand as usize == operand).map(|e| e.id());
+        let old: Vec<_> = old.collect();
+        for edge in old {
+            self.nodes.remove_edge(edge);
+        }
+        self.connect(node, operand as u32, value);
+        self.nodes[node.0].operands[operand] = value;
+    }
+
+    /// Makes all readers of `old`, graph outputs and states too, read `new`.
+    pub fn replace_uses(&mut self, old: ValueId, new: ValueId) {
+        for user in self.users(old) {
+            self.set_operand(user.node, user.operand as usize, new);
+        }
+        for output in &mut self.outputs {
+            if output.value == old {
+                output.value = new;
+            }
+        }
+    }
+
+    /// Removes a node whose values nobody reads. Returns whether it was removed: a node that is
+    /// still read, or makes an output, stays. An input is taken from the list of inputs.
+    pub fn remove_node(&mut self, id: NodeId) -> bool {
+        let read = self.nodes.edges_directed(id.0, Direction::Outgoing).next().is_some();
+        let outputs = self.nodes[id.0].outputs.clone();
+        if read || outputs.iter().any(|value| self.is_output(*value)) {
+            return false;
+        }
+        self.inputs.retain(|input| !outputs.contains(input));
+        self.schedule.retain(|node| *node != id);
+        for value in outputs {
+            self.values[value.0 as usize] = None;
+        }
+        self.nodes.remove_node(id.0);
+        true
+    }
+
+    /// Nodes such that each comes after those that it reads from; among several possible orders
+    /// the one closest to creation order. `None` if there is a cycle.
+    pub fn try_topological_order(&self) -> Option<Vec<NodeId>> {
+        let mut waiting = vec![0u32; self.nodes.node_indices().last().map_or(0, |n| n.index() + 1)];
+        for edge in self.nodes.edge_references() {
+            waiting[edge.target().index()] += 1;
+        }
+        let mut ready: BinaryHeap<Reverse<NodeIndex<u32>>> =
+            self.nodes.node_indices().filter(|n| waiting[n.index()] == 0).map(Reverse).collect();
+        let mut order = Vec::with_capacity(self.nodes.node_count());
+        while let Some(Reverse(node)) = ready.pop() {
+            order.push(NodeId(node));
+            for edge in self.nodes.edges_directed(node, Direction::Outgoing) {
+                let count = &mut waiting[edge.target().index()];
+                *count -= 1;
+                if *count == 0 {
+                    ready.push(Reverse(edge.target()));
+                }
+            }
+        }
+        (order.len() == self.nodes.node_count()).then_some(order)
+    }
+
+    /// The schedule where there is one, else a topological order.
+    ///
+    /// # Panics
+    /// If the graph has a cycle, which the structure verifier excludes.
+    pub fn order(&self) -> Vec<NodeId> {
+        if self.stage == Stage::Scheduled {
+            return self.schedule.clone();
+        }
+        match self.try_topological_order() {
+            Some(order) => order,
+            None => panic!("graph `{}` has a cycle", self.name),
+        }
+    }
+
+    /// Copies another graph's operators and weights into this one, its inputs replaced by the
+    /// given values; returns its outputs. `origin` is noted on each new node.
+    ///
+    /// # Panics
+    /// If there are fewer values than inputs.
+    pub fn inline(
+        &mut self,
+        other: &Graph,
+        arguments: &[ValueId],
+        origin: &[Arc<str>],
+    ) -> Vec<ValueId> {
+        let mut map: BTreeMap<ValueId, ValueId> = BTreeMap::new();
+        for (input, argument) in other.inputs.iter().zip(arguments) {
+            map.insert(*input, *argument);
+        }
+        for id in other.order() {
+            let node = other.node(id);
+            if node.kind == NodeKind::Input {
+                continue;
+            }
+            let operands: Vec<ValueId> = node.operands.iter().map(|v| map[v]).collect();
+            let types = node.outputs.iter().map(|v| other.ty(*v).clone()).collect();
+            let copy = self.add_node(node.kind.clone(), &operands, types);
+            self.nodes[copy.0].origin = origin.to_vec();
+            for (old, new) in node.outputs.iter().zip(self.nodes[copy.0].outputs.clone()) {
+                map.insert(*old, new);
+            }
+        }
+        other.outputs.iter().map(|output| map[&output.value]).collect()
+    }
+
+    /// Replaces symbols in every type, attribute and layout; declarations of replaced symbols
+    /// disappear. Attributes may hold dimensions that inference combined, so callers that bind
+    /// symbols to numbers get fully known types.
+    pub fn substitute(&mut self, replacements: &BTreeMap<Symbol, Dim>) {
+        if replacements.is_empty() {
+            return;
+        }
+        let mut visit = |dim: &mut Dim| *dim = dim.substitute(replacements);
+        for value in self.values.iter_mut().flatten() {
+            value.ty.shape.iter_mut().for_each(&mut visit);
+            value.layout.visit_dims(&mut visit);
+        }
+        for node in self.nodes.node_weights_mut() {
+            if let NodeKind::Op(op) = &mut node.kind {
+                op.visit_dims(&mut visit);
+            }
+        }
+        self.symbols.retain(|symbol, _| !replacements.contains_key(symbol));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::ops::{Reshape, Scalar};
+
+    fn types() -> TensorType {
+        TensorType::new(DType::F32, vec![Dim::symbol("B"), Dim::from(4)])
+    }
+
+    #[test]
+    fn uses_follow_replacements() -> Result<(), TypeError> {
+        let mut graph = Graph::new("test");
+        let x = graph.add_input("x", types());
+        let y = graph.apply(Scalar::Neg, &[x])?;
+        let z = graph.apply(Scalar::Add, &[y, y])?;
+        graph.set_outputs([("z", z)]);
+        assert_eq!(graph.users(y).len(), 2);
+        graph.replace_uses(y, x);
+        let neg = graph.value(y).producer();
+        assert!(graph.remove_node(neg));
+        assert_eq!(graph.users(x).len(), 2);
+        assert_eq!(graph.node_count(), 2);
+        assert!(!graph.remove_node(graph.value(z).producer()));
+        Ok(())
+    }
+
+    #[test]
+    fn symbols_are_substituted_in_types_and_attributes() -> Result<(), TypeError> {
+        let mut graph = Graph::new("test");
+        graph.declare(Symbol::new("B"), Range::new(1, 8));
+        let x = graph.add_input("x", types());
+        let flat = Reshape { shape: vec![Dim::symbol("B") * Dim::from(4)] };
+        let y = graph.apply(flat, &[x])?;
+        graph.substitute(&[(Symbol::new("B"), Dim::from(3))].into());
+        assert_eq!(graph.ty(y), &TensorType::fixed(DType::F32, &[12]));
+        assert!(graph.symbols.is_empty());
+        let node = graph.value(y).producer();
+        assert_eq!(graph.node(node).op(), Some(&Reshape { shape: vec![Dim::from(12)] }.into()));
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! The kernel contract: what passes must know of kernels, and the library that knows them; never
+//! a kernel itself.
+
+use crate::dim::Dim;
+use crate::ops::Op;
+use crate::types::TensorType;
+
+/// What a kernel for one node needs and promises.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct KernelSpec {
+    /// The kernel's name, for people.
+    pub name: String,
+    /// Pairs of operand and output that may share one region: each element is read before it is
+    /// written.
+    pub in_place: Vec<InPlace>,
+    /// The output is the operand's bytes under another type: nothing runs.
+    pub alias: Option<InPlace>,
+    /// Scratch memory in bytes.
+    pub workspace: Dim,
+    /// Operands that may have gaps (a capacity layout); others must be contiguous.
+    pub strided_operands: Vec<u32>,
+}
+
+/// An operand and an output that may share memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InPlace {
+    /// Operand position.
+    pub operand: u32,
+    /// Output position.
+    pub output: u32,
+}
+
+/// The kernels of one kind of device.
+pub trait KernelLibrary: Send + Sync {
+    /// The kernel for an operator on these types, or `None`: then the operator is replaced by its
+    /// composite meaning.
+    fn kernel(
+        &self,
+        op: &Op,
+        operands: &[TensorType],
+        outputs: &[TensorType],
+    ) -> Option<KernelSpec>;
+}

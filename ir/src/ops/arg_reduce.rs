@@ -1,0 +1,41 @@
+//! `arg_reduce`: its attributes, inference and meaning; nothing of any other operator.
+
+use crate::op::{Meaning, OpDef, TypeError};
+use crate::types::{Axis, TensorType};
+use crate::{attribute_words, operator};
+
+operator! {
+    /// The index of the greatest or least element along an axis, `i64`.
+    ArgReduce {
+        /// Which element.
+        kind: ArgKind,
+        /// The axis.
+        axis: Axis,
+        /// Whether the axis stays, as a dimension of 1.
+        keep: bool,
+        /// Whether the last of equal elements counts, else the first.
+        last: bool,
+    }
+}
+
+attribute_words! {
+    /// Which element.
+    ArgKind {
+        /// The greatest.
+        Max = "max",
+        /// The least.
+        Min = "min",
+    }
+}
+
+impl OpDef for ArgReduce {
+    const MNEMONIC: &'static str = "arg_reduce";
+
+    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        todo!("arg_reduce: infer")
+    }
+
+    fn meaning(&self, _operands: &[TensorType]) -> Meaning {
+        todo!("arg_reduce: meaning")
+    }
+}

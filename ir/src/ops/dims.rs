@@ -1,0 +1,28 @@
+//! `dims`: its attributes, inference and meaning; nothing of any other operator.
+
+use crate::dim::Dim;
+use crate::op::{Meaning, OpDef, TypeError};
+use crate::types::TensorType;
+use crate::operator;
+
+operator! {
+    /// Dimensions as data: `[values[0], values[1], …]`.
+    ///
+    /// No operands; one result `i64[n]`.
+    Dims {
+        /// The dimensions.
+        values: Vec<Dim>,
+    }
+}
+
+impl OpDef for Dims {
+    const MNEMONIC: &'static str = "dims";
+
+    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        todo!("dims: infer")
+    }
+
+    fn meaning(&self, _operands: &[TensorType]) -> Meaning {
+        todo!("dims: meaning")
+    }
+}

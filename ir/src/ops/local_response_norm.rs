@@ -1,0 +1,35 @@
+//! `local_response_norm`: its attributes, inference and meaning; nothing of any other operator.
+
+use crate::attribute::Float;
+use crate::op::{Meaning, OpDef, TypeError};
+use crate::types::TensorType;
+use crate::operator;
+
+operator! {
+    /// Local response normalisation across channels: `x / (bias + alpha / size * Σ x²)^beta`, the sum over
+    /// `size` neighbouring channels. (ONNX LRN)
+    ///
+    /// Operand: x `[N, C, …]`.
+    LocalResponseNorm {
+        /// How many channels.
+        size: i64,
+        /// Factor of the sum.
+        alpha: Float,
+        /// Exponent.
+        beta: Float,
+        /// Added to the sum.
+        bias: Float,
+    }
+}
+
+impl OpDef for LocalResponseNorm {
+    const MNEMONIC: &'static str = "local_response_norm";
+
+    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        todo!("local_response_norm: infer")
+    }
+
+    fn meaning(&self, _operands: &[TensorType]) -> Meaning {
+        todo!("local_response_norm: meaning")
+    }
+}

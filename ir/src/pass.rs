@@ -1,0 +1,105 @@
+//! What a pass is and what it is given; never a list of passes (each crate exports its own).
+
+use crate::dim::{Range, Symbol};
+use crate::graph::{Graph, Stage};
+use crate::kernel::KernelLibrary;
+use crate::topology::Topology;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Whether a pass changed the graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// It did.
+    Yes,
+    /// It did not.
+    No,
+}
+
+impl From<bool> for Changed {
+    fn from(changed: bool) -> Changed {
+        if changed { Changed::Yes } else { Changed::No }
+    }
+}
+
+/// A graph-to-graph step of the pipeline.
+#[derive(Clone, Copy)]
+pub struct Pass {
+    /// Its name on the command line: the function's with dashes.
+    pub name: &'static str,
+    /// One sentence for `--help`.
+    pub summary: &'static str,
+    /// The stage it takes.
+    pub before: Stage,
+    /// The stage it leaves.
+    pub after: Stage,
+    /// The function.
+    pub run: fn(&mut Graph, &mut PassContext) -> Result<Changed, PassError>,
+}
+
+impl fmt::Debug for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pass({})", self.name)
+    }
+}
+
+/// What passes read beside the graph.
+pub struct PassContext {
+    /// Settings of this compilation.
+    pub options: PassOptions,
+    /// The machine.
+    pub topology: Arc<Topology>,
+    /// The kernels of the devices.
+    pub kernels: Arc<dyn KernelLibrary>,
+}
+
+/// Settings that passes read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PassOptions {
+    /// `--dim`: symbols bound to a number (an equal lower and upper end) or given a range.
+    pub dims: BTreeMap<Symbol, Range>,
+    /// `--state`.
+    pub states: StateOption,
+    /// Constants of at most so many bytes are computed at compile time.
+    pub fold_limit: u64,
+    /// An arena may have at most so many bytes.
+    pub arena_limit: u64,
+}
+
+impl Default for PassOptions {
+    fn default() -> PassOptions {
+        PassOptions {
+            dims: BTreeMap::new(),
+            states: StateOption::None,
+            fold_limit: 64 << 20,
+            arena_limit: 64 << 30,
+        }
+    }
+}
+
+/// Which pairs of inputs and outputs are states.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateOption {
+    /// None.
+    None,
+    /// Those that exporters' naming shows: past and present keys and values.
+    Auto,
+    /// These, input then output.
+    Pairs(Vec<(String, String)>),
+}
+
+/// Why a pass failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PassError {
+    /// Something about the model or the settings, one message a fault, all of them.
+    #[error("{}", .0.join("\n"))]
+    Faults(Vec<String>),
+}
+
+impl PassError {
+    /// A single fault.
+    pub fn fault(message: impl Into<String>) -> PassError {
+        PassError::Faults(vec![message.into()])
+    }
+}

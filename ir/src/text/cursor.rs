@@ -1,0 +1,424 @@
+//! A position in IR text with the small readers that every grammar rule is made of; it never
+//! recurses deeper than [`Cursor::MAX_DEPTH`].
+
+use super::is_identifier;
+use crate::dim::{Dim, Symbol};
+use crate::dtype::DType;
+use std::fmt;
+
+/// What was wrong with a text, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct SyntaxError {
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+    /// What was expected there.
+    pub expected: String,
+    /// What was found there.
+    pub found: String,
+}
+
+impl fmt::Display for SyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SyntaxError { line, column, expected, found } = self;
+        write!(f, "{line}:{column}: expected {expected}, found {found}")
+    }
+}
+
+/// A saved position of a [`Cursor`].
+#[derive(Clone, Copy, Debug)]
+pub struct Position(usize);
+
+/// A position in a text. White space and comments (`//` to the end of the line) are skipped
+/// before each token.
+pub struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+    depth: u32,
+}
+
+impl<'a> Cursor<'a> {
+    /// How deep nested brackets, dimensions and recipes may go.
+    pub const MAX_DEPTH: u32 = 64;
+
+    /// The start of a text.
+    pub fn new(text: &'a str) -> Cursor<'a> {
+        Cursor { text, at: 0, depth: 0 }
+    }
+
+    /// The position, to come back to.
+    pub fn save(&self) -> Position {
+        Position(self.at)
+    }
+
+    /// Goes back to a saved position.
+    pub fn restore(&mut self, position: Position) {
+        self.at = position.0;
+    }
+
+    /// The rest of the text, after white space and comments.
+    pub fn rest(&mut self) -> &'a str {
+        loop {
+            let rest = &self.text[self.at..];
+            let trimmed = rest.trim_start();
+            self.at += rest.len() - trimmed.len();
+            if !trimmed.starts_with("//") {
+                return trimmed;
+            }
+            self.at += trimmed.find('\n').unwrap_or(trimmed.len());
+        }
+    }
+
+    /// Whether nothing is left.
+    pub fn at_end(&mut self) -> bool {
+        self.rest().is_empty()
+    }
+
+    /// The line of the next token, from 1.
+    pub fn line(&mut self) -> u32 {
+        self.rest();
+        self.location().0
+    }
+
+    fn location(&self) -> (u32, u32) {
+        let before = &self.text[..self.at];
+        let line = before.matches('\n').count() as u32 + 1;
+        let start = before.rfind('\n').map_or(0, |i| i + 1);
+        (line, before[start..].chars().count() as u32 + 1)
+    }
+
+    /// An error at the next token that says what was expected there.
+    pub fn error(&mut self, expected: &str) -> SyntaxError {
+        let rest = self.rest();
+        let found = match rest.chars().next() {
+            None => "the end of the text".to_string(),
+            Some(_) => {
+                let token: String = rest
+                    .chars()
+                    .enumerate()
+                    .take_while(|(i, c)| *i == 0 || (*i < 32 && c.is_alphanumeric()))
+                    .map(|(_, c)| c)
+                    .collect();
+                format!("`{}`", token.escape_debug())
+            }
+        };
+        let (line, column) = self.location();
+        SyntaxError { line, column, expected: expected.to_string(), found }
+    }
+
+    /// Runs `parse` one level deeper, or fails if that is too deep.
+    pub fn nested<T>(
+        &mut self,
+        parse: impl FnOnce(&mut Self) -> Result<T, SyntaxError>,
+    ) -> Result<T, SyntaxError> {
+        if self.depth >= Self::MAX_DEPTH {
+            let limit = format!("nesting of at most {} levels", Self::MAX_DEPTH);
+            return Err(self.error(&limit));
+        }
+        self.depth += 1;
+        let result = parse(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// Whether the next token begins with `c`.
+    pub fn peek(&mut self, c: char) -> bool {
+        self.rest().starts_with(c)
+    }
+
+    /// Consumes `c` if it comes next.
+    pub fn eat(&mut self, c: char) -> bool {
+        let found = self.peek(c);
+        if found {
+            self.at += c.len_utf8();
+        }
+        found
+    }
+
+    /// Consumes a symbol of several characters, such as `->`, if it comes next.
+    pub fn eat_symbol(&mut self, symbol: &str) -> bool {
+        let found = self.rest().starts_with(symbol);
+        if found {
+            self.at += symbol.len();
+        }
+        found
+    }
+
+    /// Consumes `c` or fails.
+    pub fn expect(&mut self, c: char) -> Result<(), SyntaxError> {
+        if self.eat(c) { Ok(()) } else { Err(self.error(&format!("`{c}`"))) }
+    }
+
+    /// Consumes a symbol or fails.
+    pub fn expect_symbol(&mut self, symbol: &str) -> Result<(), SyntaxError> {
+        if self.eat_symbol(symbol) { Ok(()) } else { Err(self.error(&format!("`{symbol}`"))) }
+    }
+
+    /// The identifier that comes next, without consuming it.
+    pub fn peek_word(&mut self) -> Option<&'a str> {
+        let rest = self.rest();
+        let end = rest
+            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.'))
+            .unwrap_or(rest.len());
+        // A range such as `1..4` or `B in lo..hi` ends the word before its dots.
+        let end = rest[..end].find("..").unwrap_or(end);
+        let word = &rest[..end];
+        is_identifier(word).then_some(word)
+    }
+
+    /// Consumes that identifier if it comes next.
+    pub fn eat_word(&mut self, word: &str) -> bool {
+        let found = self.peek_word() == Some(word);
+        if found {
+            self.at += word.len();
+        }
+        found
+    }
+
+    /// Consumes that identifier or fails.
+    pub fn expect_word(&mut self, word: &str) -> Result<(), SyntaxError> {
+        if self.eat_word(word) { Ok(()) } else { Err(self.error(&format!("`{word}`"))) }
+    }
+
+    /// Reads an identifier.
+    pub fn word(&mut self) -> Result<&'a str, SyntaxError> {
+        let word = self.peek_word().ok_or_else(|| self.error("a word"))?;
+        self.at += word.len();
+        Ok(word)
+    }
+
+    /// Reads one of the given words and returns its value.
+    pub fn word_in<T: Copy>(&mut self, words: &[(&str, T)]) -> Result<T, SyntaxError> {
+        let found = self.peek_word();
+        match words.iter().find(|(word, _)| found == Some(*word)) {
+            Some((word, value)) => {
+                self.at += word.len();
+                Ok(*value)
+            }
+            None => {
+                let list: Vec<String> = words.iter().map(|(w, _)| format!("`{w}`")).collect();
+                Err(self.error(&list.join(" or ")))
+            }
+        }
+    }
+
+    /// Reads an element type.
+    pub fn dtype(&mut self) -> Result<DType, SyntaxError> {
+        match self.peek_word().and_then(|word| Some((word, word.parse().ok()?))) {
+            Some((word, dtype)) => {
+                self.at += word.len();
+                Ok(dtype)
+            }
+            None => Err(self.error("an element type such as `f32`")),
+        }
+    }
+
+    /// Reads an identifier or a quoted string.
+    pub fn name(&mut self) -> Result<String, SyntaxError> {
+        if self.peek('"') { self.quoted() } else { self.word().map(str::to_string) }
+    }
+
+    /// Reads a string in double quotes.
+    pub fn quoted(&mut self) -> Result<String, SyntaxError> {
+        self.expect('"')?;
+        let mut out = String::new();
+        let mut chars = self.text[self.at..].char_indices();
+        while let Some((i, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.at += i + 1;
+                    return Ok(out);
+                }
+                '\\' => match chars.next() {
+                    Some((_, c @ ('"' | '\\'))) => out.push(c),
+                    Some((j, 'u')) => {
+                        let rest = &self.text[self.at + j + 1..];
+                        let code = rest.strip_prefix('{').and_then(|r| r.split_once('}'));
+                        let decoded = code.and_then(|(hex, _)| {
+                            let value = u32::from_str_radix(hex, 16).ok()?;
+                            Some((hex.len(), char::from_u32(value)?))
+                        });
+                        let Some((length, c)) = decoded else {
+                            self.at += j;
+                            return Err(self.error("a character code such as `u{1b}`"));
+                        };
+                        out.push(c);
+                        for _ in 0..length + 2 {
+                            chars.next();
+                        }
+                    }
+                    _ => {
+                        self.at += i;
+                        return Err(self.error("`\\\"`, `\\\\` or `\\u{…}`"));
+                    }
+                },
+                c => out.push(c),
+            }
+        }
+        self.at = self.text.len();
+        Err(self.error("`\"`"))
+    }
+
+    /// Reads a decimal integer.
+    pub fn integer(&mut self) -> Result<i64, SyntaxError> {
+        let rest = self.rest();
+        let sign = usize::from(rest.starts_with('-'));
+        let digits = rest[sign..].bytes().take_while(u8::is_ascii_digit).count();
+        match rest[..sign + digits].parse() {
+            Ok(value) => {
+                self.at += sign + digits;
+                Ok(value)
+            }
+            Err(_) => Err(self.error("a 64-bit integer")),
+        }
+    }
+
+    /// Reads a float as [`write_float`](super::write_float) writes it; integers are taken too.
+    pub fn float(&mut self) -> Result<f64, SyntaxError> {
+        let rest = self.rest();
+        if let Some(bits) = rest.strip_prefix("nan(0x").and_then(|r| r.split_once(')')) {
+            return match u64::from_str_radix(bits.0, 16).map(f64::from_bits) {
+                Ok(value) if value.is_nan() => {
+                    self.at += "nan(0x)".len() + bits.0.len();
+                    Ok(value)
+                }
+                _ => Err(self.error("the bits of a NaN")),
+            };
+        }
+        for (word, value) in [("inf", f64::INFINITY), ("-inf", f64::NEG_INFINITY)] {
+            if self.eat_symbol(word) {
+                return Ok(value);
+            }
+        }
+        let bytes = rest.as_bytes();
+        let mut end = 0;
+        while let Some(&byte) = bytes.get(end) {
+            let exponent_sign = end > 0 && matches!(bytes[end - 1], b'e' | b'E');
+            let continues = match byte {
+                b'0'..=b'9' | b'e' | b'E' => true,
+                b'.' => bytes.get(end + 1) != Some(&b'.'),
+                b'+' | b'-' => end == 0 || exponent_sign,
+                _ => false,
+            };
+            if !continues {
+                break;
+            }
+            end += 1;
+        }
+        match rest[..end].parse() {
+            Ok(value) => {
+                self.at += end;
+                Ok(value)
+            }
+            Err(_) => Err(self.error("a number")),
+        }
+    }
+
+    /// Reads `open item, item close`.
+    pub fn list<T>(
+        &mut self,
+        open: char,
+        close: char,
+        mut item: impl FnMut(&mut Self) -> Result<T, SyntaxError>,
+    ) -> Result<Vec<T>, SyntaxError> {
+        self.expect(open)?;
+        let mut items = Vec::new();
+        while !self.eat(close) {
+            if !items.is_empty() {
+                self.expect(',')?;
+            }
+            items.push(self.nested(&mut item)?);
+        }
+        Ok(items)
+    }
+
+    /// Reads a dimension: sums, differences and products of integers, symbols and
+    /// `floordiv(a, b)`, `mod(a, b)`, `min(a, b)`, `max(a, b)`.
+    pub fn dim(&mut self) -> Result<Dim, SyntaxError> {
+        self.nested(|cursor| {
+            let mut sum = if cursor.eat('-') { -cursor.product()? } else { cursor.product()? };
+            loop {
+                if cursor.eat('+') {
+                    sum = sum + cursor.product()?;
+                } else if !cursor.rest().starts_with("->") && cursor.eat('-') {
+                    sum = sum - cursor.product()?;
+                } else {
+                    return Ok(sum);
+                }
+            }
+        })
+    }
+
+    fn product(&mut self) -> Result<Dim, SyntaxError> {
+        let mut product = self.factor()?;
+        while self.eat('*') {
+            product = product * self.factor()?;
+        }
+        Ok(product)
+    }
+
+    fn factor(&mut self) -> Result<Dim, SyntaxError> {
+        if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
+            return self.integer().map(Dim::from);
+        }
+        if self.peek('"') {
+            return Ok(Dim::from(Symbol::new(&self.quoted()?)));
+        }
+        let start = self.save();
+        let word = self.word().map_err(|_| self.error("a dimension"))?;
+        if !matches!(word, "floordiv" | "mod" | "min" | "max") {
+            return Ok(Dim::symbol(word));
+        }
+        let pair = self.list('(', ')', |cursor| cursor.dim())?;
+        let result = match (word, pair.as_slice()) {
+            ("floordiv", [a, b]) => a.floor_div(b),
+            ("mod", [a, b]) => a.modulo(b),
+            ("min", [a, b]) => Some(a.minimum(b)),
+            ("max", [a, b]) => Some(a.maximum(b)),
+            _ => None,
+        };
+        result.ok_or_else(|| {
+            self.restore(start);
+            self.error(&format!("`{word}` of two dimensions, the second not 0"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dimensions_print_and_parse() {
+        for text in ["2*B*S + P - 1", "floordiv(S, 4)", "min(S, \"odd name\")", "-B", "0"] {
+            let dim = Cursor::new(text).dim().map(|d| d.to_string());
+            assert_eq!(dim.as_deref(), Ok(text));
+        }
+        assert!(Cursor::new("mod(S, 0)").dim().is_err());
+        assert!(Cursor::new(&"min(1, ".repeat(100_000)).dim().is_err());
+    }
+
+    #[test]
+    fn floats_read_back_exactly() {
+        let bits =
+            [0.1f64.to_bits(), 1e300f64.to_bits(), (-0.0f64).to_bits(), 0x7ff8_0000_0000_0001];
+        for bits in bits.into_iter().chain([f64::INFINITY.to_bits(), 1u64]) {
+            let mut text = String::new();
+            assert!(super::super::write_float(&mut text, f64::from_bits(bits)).is_ok());
+            assert_eq!(Cursor::new(&text).float().map(f64::to_bits), Ok(bits), "{text}");
+        }
+    }
+
+    #[test]
+    fn strings_escape() {
+        for text in ["plain", "quote\" back\\ \u{1b} é 漢"] {
+            let mut quoted = String::new();
+            assert!(super::super::write_quoted(&mut quoted, text).is_ok());
+            assert_eq!(Cursor::new(&quoted).quoted().as_deref(), Ok(text));
+        }
+        for bad in ["\"", "\"\\x\"", "\"\\u{110000}\"", "\"\\u\""] {
+            assert!(Cursor::new(bad).quoted().is_err(), "{bad}");
+        }
+    }
+}
