@@ -1,1 +1,3 @@
 //! The Membar compiler as a library.
+
+pub mod tensor_files;

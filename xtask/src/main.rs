@@ -61,10 +61,7 @@ fn main() -> ExitCode {
         eprint!("error: no task is called `{name}`\n\n{}", usage());
         return ExitCode::from(2);
     };
-    if rest
-        .iter()
-        .any(|argument| matches!(argument.as_str(), "--help" | "-h"))
-    {
+    if rest.iter().any(|argument| matches!(argument.as_str(), "--help" | "-h")) {
         println!("usage: cargo xtask {}\n\n{}", task.usage, task.summary);
         return ExitCode::SUCCESS;
     }

@@ -56,10 +56,7 @@ pub const MODELS: &[Model] = &[
         package: "rapidocr-onnxruntime==1.4.4",
         wheel_sha256: "971d7d5f223a7a808662229df1ef69893809d8457d834e6373d3854bc1782cbf",
         platform: None,
-        files: &[(
-            "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
-            "model.onnx",
-        )],
+        files: &[("rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx", "model.onnx")],
         licence: "Apache-2.0",
         tested: true,
     },
@@ -97,17 +94,8 @@ mod tests {
     #[test]
     fn every_model_is_pinned() {
         for model in MODELS {
-            assert!(
-                model.package.contains("=="),
-                "{} has no exact version",
-                model.name
-            );
-            assert_eq!(
-                model.wheel_sha256.len(),
-                64,
-                "{} has no SHA-256",
-                model.name
-            );
+            assert!(model.package.contains("=="), "{} has no exact version", model.name);
+            assert_eq!(model.wheel_sha256.len(), 64, "{} has no SHA-256", model.name);
         }
     }
 
@@ -118,13 +106,7 @@ mod tests {
         let folder = repository::root().join("tests/fixtures/trained");
         let fixtures: BTreeSet<String> = std::fs::read_dir(&folder)
             .expect("the fixtures are part of the repository")
-            .map(|entry| {
-                entry
-                    .expect("readable entry")
-                    .file_name()
-                    .to_string_lossy()
-                    .into_owned()
-            })
+            .map(|entry| entry.expect("readable entry").file_name().to_string_lossy().into_owned())
             .collect();
         assert_eq!(names, fixtures);
     }

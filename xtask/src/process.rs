@@ -16,9 +16,7 @@ pub fn cargo() -> Command {
 /// When it cannot start or does not exit with 0; the message has the command line.
 pub fn run(command: &mut Command) -> Result<()> {
     let line = command_line(command);
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start `{line}`"))?;
+    let status = command.status().with_context(|| format!("cannot start `{line}`"))?;
     if !status.success() {
         bail!("`{line}` failed ({status})");
     }
@@ -49,8 +47,5 @@ pub fn succeeds(command: &mut Command) -> bool {
 
 fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(OsStr::to_string_lossy)
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }

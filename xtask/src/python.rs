@@ -30,23 +30,14 @@ pub fn set_up(trust_stamp: bool) -> Result<()> {
     if !interpreter().exists() {
         // Debian's venv module lacks ensurepip unless python3-venv is installed; the machine's pip
         // can install into an environment without one.
-        process::run(
-            system_python()
-                .args(["-m", "venv", "--without-pip"])
-                .arg(&folder),
-        )
-        .context("cannot create a virtual environment; Python 3.11 or newer is needed")?;
+        process::run(system_python().args(["-m", "venv", "--without-pip"]).arg(&folder))
+            .context("cannot create a virtual environment; Python 3.11 or newer is needed")?;
     }
     let mut install = system_python();
     install
         .args(["-m", "pip", "--python"])
         .arg(interpreter())
-        .args([
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--requirement",
-        ])
+        .args(["install", "--quiet", "--disable-pip-version-check", "--requirement"])
         .arg(&requirements);
     process::run(&mut install)?;
     write_stamp(&folder, &pins)

@@ -21,11 +21,7 @@ impl Steps {
         eprintln!("\n=== {name}");
         let start = Instant::now();
         let result = body();
-        let step = Step {
-            name,
-            time: start.elapsed(),
-            passed: result.is_ok(),
-        };
+        let step = Step { name, time: start.elapsed(), passed: result.is_ok() };
         if let Err(error) = result {
             eprintln!("error: {error:#}");
         }
@@ -56,11 +52,7 @@ impl Steps {
 impl Step {
     fn describe(&self) -> String {
         let verdict = if self.passed { "ok" } else { "FAILED" };
-        format!(
-            "{verdict:<6} {:7.1} s  {}",
-            self.time.as_secs_f64(),
-            self.name
-        )
+        format!("{verdict:<6} {:7.1} s  {}", self.time.as_secs_f64(), self.name)
     }
 }
 

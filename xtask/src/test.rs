@@ -38,11 +38,9 @@ fn is_fast(arguments: &[String]) -> Result<bool> {
 }
 
 fn set_up_all(steps: &mut Steps, trust_stamps: bool) -> bool {
-    steps.run("set-up: Python environment", || {
-        python::set_up(trust_stamps)
-    }) && steps.run("set-up: ONNX node tests", || {
-        python::generate_node_tests(trust_stamps)
-    }) && steps.run("set-up: trained models", fetch_tested_models)
+    steps.run("set-up: Python environment", || python::set_up(trust_stamps))
+        && steps.run("set-up: ONNX node tests", || python::generate_node_tests(trust_stamps))
+        && steps.run("set-up: trained models", fetch_tested_models)
 }
 
 fn fetch_tested_models() -> Result<()> {
@@ -53,26 +51,15 @@ fn fetch_tested_models() -> Result<()> {
 }
 
 fn check_all(steps: &mut Steps) {
-    steps.run("formatting", || {
-        process::run(process::cargo().args(["fmt", "--all", "--check"]))
-    });
+    steps.run("formatting", || process::run(process::cargo().args(["fmt", "--all", "--check"])));
     steps.run("tidy", tidy::check);
     steps.run("clippy", || {
-        let arguments = [
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ];
+        let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
         process::run(process::cargo().args(arguments))
     });
     steps.run("documentation", || {
         let mut command = process::cargo();
-        command
-            .args(["doc", "--no-deps", "--workspace"])
-            .env("RUSTDOCFLAGS", "-D warnings");
+        command.args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings");
         process::run(&mut command)
     });
     if process::succeeds(process::cargo().args(["nextest", "--version"])) {

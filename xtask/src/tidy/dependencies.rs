@@ -11,16 +11,7 @@ const INTERNAL: &[(&str, &[&str])] = &[
     ("membar-codegen", &["membar-ir"]),
     ("membar-runtime", &["membar-ir"]),
     ("membar-onnx", &["membar-ir"]),
-    (
-        "membar",
-        &[
-            "membar-ir",
-            "membar-passes",
-            "membar-codegen",
-            "membar-runtime",
-            "membar-onnx",
-        ],
-    ),
+    ("membar", &["membar-ir", "membar-passes", "membar-codegen", "membar-runtime", "membar-onnx"]),
     ("xtask", &[]),
 ];
 
@@ -72,9 +63,7 @@ pub fn check(metadata: &Value) -> Vec<String> {
         }
         let manifest = package["manifest_path"].as_str().unwrap_or_default();
         if !inherits_lints(Path::new(manifest)) {
-            findings.push(format!(
-                "crate `{name}` lacks `[lints] workspace = true` in {manifest}"
-            ));
+            findings.push(format!("crate `{name}` lacks `[lints] workspace = true` in {manifest}"));
         }
     }
     findings
@@ -83,11 +72,7 @@ pub fn check(metadata: &Value) -> Vec<String> {
 fn list(names: &[&str]) -> String {
     match names {
         [] => "none".to_owned(),
-        _ => names
-            .iter()
-            .map(|name| format!("`{name}`"))
-            .collect::<Vec<_>>()
-            .join(", "),
+        _ => names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
     }
 }
 
@@ -104,10 +89,8 @@ mod tests {
     const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
 
     fn findings(name: &str, dependencies: &[&str]) -> Vec<String> {
-        let dependencies: Vec<_> = dependencies
-            .iter()
-            .map(|dependency| json!({ "name": dependency }))
-            .collect();
+        let dependencies: Vec<_> =
+            dependencies.iter().map(|dependency| json!({ "name": dependency })).collect();
         check(&json!({ "packages": [
             { "name": name, "dependencies": dependencies, "manifest_path": MANIFEST },
         ] }))

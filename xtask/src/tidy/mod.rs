@@ -52,9 +52,7 @@ fn findings() -> Result<Vec<String>> {
         }
     }
     let mut metadata = process::cargo();
-    metadata
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .current_dir(&root);
+    metadata.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(&root);
     let metadata = serde_json::from_str(&process::output(&mut metadata)?)
         .context("cargo metadata wrote no JSON")?;
     findings.extend(dependencies::check(&metadata));

@@ -20,16 +20,10 @@ pub struct Rule {
     /// Finds every violation.
     pub check: fn(&Source, &Tree) -> Vec<Finding>,
     /// (path, text) that has at least one violation.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "read by the tests of the rules")
-    )]
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests of the rules"))]
     pub refused: (&'static str, &'static str),
     /// (path, text) that has none.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "read by the tests of the rules")
-    )]
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests of the rules"))]
     pub taken: (&'static str, &'static str),
 }
 
@@ -64,10 +58,7 @@ pub const RULES: &[Rule] = &[
         applies: is_rust,
         check: module_doc,
         refused: ("ir/src/graph.rs", "use std::fmt;\n"),
-        taken: (
-            "ir/src/graph.rs",
-            "//! The graph; must never know devices.\nuse std::fmt;\n",
-        ),
+        taken: ("ir/src/graph.rs", "//! The graph; must never know devices.\nuse std::fmt;\n"),
     },
     Rule {
         name: "file-length",
@@ -82,10 +73,7 @@ pub const RULES: &[Rule] = &[
         applies: is_rust,
         check: unsafe_place,
         refused: ("ir/src/graph.rs", "fn f() { unsafe { g() } }\n"),
-        taken: (
-            "ir/src/graph.rs",
-            "#![forbid(unsafe_code)] // unsafe\nlet a = \"unsafe\";\n",
-        ),
+        taken: ("ir/src/graph.rs", "#![forbid(unsafe_code)] // unsafe\nlet a = \"unsafe\";\n"),
     },
     Rule {
         name: "cuda-place",
@@ -98,26 +86,16 @@ pub const RULES: &[Rule] = &[
         name: "no-ignored-test",
         applies: is_rust,
         check: |source, _| {
-            find_code(
-                source,
-                "#[ignore",
-                "delete the test, or make it run; none is ignored",
-            )
+            find_code(source, "#[ignore", "delete the test, or make it run; none is ignored")
         },
         refused: ("tests/a.rs", "#[test]\n#[ignore = \"slow\"]\nfn f() {}\n"),
-        taken: (
-            "tests/a.rs",
-            "// #[ignore] is refused\n#[test]\nfn f() {}\n",
-        ),
+        taken: ("tests/a.rs", "// #[ignore] is refused\n#[test]\nfn f() {}\n"),
     },
     Rule {
         name: "no-stub",
         applies: is_rust,
         check: no_stub,
-        refused: (
-            "src/a.rs",
-            "fn f() { todo!() }\nfn g() { unimplemented!(\"x\") }\n",
-        ),
+        refused: ("src/a.rs", "fn f() { todo!() }\nfn g() { unimplemented!(\"x\") }\n"),
         taken: ("src/a.rs", "// todo!()\nfn f() { debug!() }\n"),
     },
     Rule {
@@ -125,20 +103,14 @@ pub const RULES: &[Rule] = &[
         applies: is_code,
         check: to_do_reason,
         refused: ("src/a.rs", concat!("// TO", "DO: faster\n")),
-        taken: (
-            "src/a.rs",
-            concat!("// TO", "DO: tile this loop, since large heads spill.\n"),
-        ),
+        taken: ("src/a.rs", concat!("// TO", "DO: tile this loop, since large heads spill.\n")),
     },
     Rule {
         name: "allow-reason",
         applies: is_rust,
         check: allow_reason,
         refused: ("src/a.rs", "#![allow(dead_code)]\n"),
-        taken: (
-            "src/a.rs",
-            "#![allow(dead_code, reason = \"each test uses a part\")]\n",
-        ),
+        taken: ("src/a.rs", "#![allow(dead_code, reason = \"each test uses a part\")]\n"),
     },
     Rule {
         name: "white-space",
@@ -179,10 +151,7 @@ fn module_doc(source: &Source, _: &Tree) -> Vec<Finding> {
         return Vec::new();
     }
     let message = "open with `//!`: what the file owns, and one thing that it must never do";
-    vec![Finding {
-        line: 1,
-        message: message.to_owned(),
-    }]
+    vec![Finding { line: 1, message: message.to_owned() }]
 }
 
 fn file_length(source: &Source, _: &Tree) -> Vec<Finding> {
@@ -197,21 +166,12 @@ fn file_length(source: &Source, _: &Tree) -> Vec<Finding> {
 }
 
 fn unsafe_place(source: &Source, _: &Tree) -> Vec<Finding> {
-    if UNSAFE_PLACES
-        .iter()
-        .any(|(place, _)| is_at(&source.path, place))
-    {
+    if UNSAFE_PLACES.iter().any(|(place, _)| is_at(&source.path, place)) {
         return Vec::new();
     }
-    let places: Vec<_> = UNSAFE_PLACES
-        .iter()
-        .map(|(place, why)| format!("{place} ({why})"))
-        .collect();
-    find_code(
-        source,
-        "unsafe",
-        &format!("`unsafe` may stand in {} alone", places.join(", ")),
-    )
+    let places: Vec<_> =
+        UNSAFE_PLACES.iter().map(|(place, why)| format!("{place} ({why})")).collect();
+    find_code(source, "unsafe", &format!("`unsafe` may stand in {} alone", places.join(", ")))
 }
 
 fn cuda_place(source: &Source, _: &Tree) -> Vec<Finding> {
@@ -231,25 +191,15 @@ fn no_stub(source: &Source, _: &Tree) -> Vec<Finding> {
 
 /// A note of work to do says what and why: at least five words after the colon.
 fn to_do_reason(source: &Source, _: &Tree) -> Vec<Finding> {
-    const MARKS: &[&str] = &[
-        concat!("TO", "DO"),
-        concat!("FIX", "ME"),
-        concat!("XX", "X"),
-    ];
-    let text = if is_rust(source) {
-        &source.comments
-    } else {
-        &source.text
-    };
+    const MARKS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
+    let text = if is_rust(source) { &source.comments } else { &source.text };
     let mut findings = Vec::new();
     for (line, content) in numbered(text) {
         for mark in MARKS {
             let Some(position) = find_word(content, mark) else {
                 continue;
             };
-            let note = content[position + mark.len()..]
-                .strip_prefix(':')
-                .unwrap_or_default();
+            let note = content[position + mark.len()..].strip_prefix(':').unwrap_or_default();
             if note.split_whitespace().count() < 5 {
                 let message = format!("`{mark}` needs a colon, what is to be done, and why");
                 findings.push(Finding { line, message });
@@ -259,17 +209,16 @@ fn to_do_reason(source: &Source, _: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// An inner attribute silences a whole module or crate.
 fn allow_reason(source: &Source, _: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for start in ["#![allow(", "#[allow("] {
-        for (position, _) in source.code.match_indices(start) {
-            let attribute = &source.code[position..];
-            let end = attribute.find(")]").unwrap_or(attribute.len());
-            if !attribute[..end].contains("reason =") {
-                let line = source.code[..position].matches('\n').count() + 1;
-                let message = "an `allow` needs `reason = \"…\"`; better mend the cause".to_owned();
-                findings.push(Finding { line, message });
-            }
+    for (position, start) in source.code.match_indices("#![allow(") {
+        let attribute = &source.code[position + start.len()..];
+        let end = attribute.find(")]").unwrap_or(attribute.len());
+        if !attribute[..end].contains("reason =") {
+            let line = source.code[..position].matches('\n').count() + 1;
+            let message = "an `allow` for a whole module needs `reason = \"…\"`".to_owned();
+            findings.push(Finding { line, message });
         }
     }
     findings
@@ -277,26 +226,16 @@ fn allow_reason(source: &Source, _: &Tree) -> Vec<Finding> {
 
 fn white_space(source: &Source, _: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut add = |line, message: &str| {
-        findings.push(Finding {
-            line,
-            message: message.to_owned(),
-        })
-    };
+    let mut add =
+        |line, message: &str| findings.push(Finding { line, message: message.to_owned() });
     for (index, content) in source.text.split('\n').enumerate() {
         if content.ends_with('\r') {
-            add(
-                index + 1,
-                "a carriage return: lines end with a line feed alone",
-            );
+            add(index + 1, "a carriage return: lines end with a line feed alone");
         } else if content.ends_with([' ', '\t']) {
             add(index + 1, "white space at the end of the line");
         }
         if content.contains('\t') {
-            add(
-                index + 1,
-                "a tab: indent with spaces, write `\\t` in strings",
-            );
+            add(index + 1, "a tab: indent with spaces, write `\\t` in strings");
         }
     }
     let lines = source.text.matches('\n').count();
@@ -375,30 +314,23 @@ fn resolve(file: &str, target: &str) -> Option<String> {
 fn find_code(source: &Source, word: &str, message: &str) -> Vec<Finding> {
     numbered(&source.code)
         .filter(|(_, content)| find_word(content, word).is_some())
-        .map(|(line, _)| Finding {
-            line,
-            message: message.to_owned(),
-        })
+        .map(|(line, _)| Finding { line, message: message.to_owned() })
         .collect()
 }
 
 /// Where `word` stands, not as a part of a longer word.
 fn find_word(text: &str, word: &str) -> Option<usize> {
     let continues = |character: char| character.is_alphanumeric() || character == '_';
-    text.match_indices(word)
-        .map(|(position, _)| position)
-        .find(|&position| {
-            let before = text[..position].chars().next_back();
-            let after = text[position + word.len()..].chars().next();
-            let follows = word.ends_with(continues) && after.is_some_and(continues);
-            !(before.is_some_and(continues) || follows)
-        })
+    text.match_indices(word).map(|(position, _)| position).find(|&position| {
+        let before = text[..position].chars().next_back();
+        let after = text[position + word.len()..].chars().next();
+        let follows = word.ends_with(continues) && after.is_some_and(continues);
+        !(before.is_some_and(continues) || follows)
+    })
 }
 
 fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines()
-        .enumerate()
-        .map(|(index, content)| (index + 1, content))
+    text.lines().enumerate().map(|(index, content)| (index + 1, content))
 }
 
 #[cfg(test)]
@@ -408,21 +340,14 @@ mod tests {
     fn findings(rule: &Rule, (path, text): (&str, &str)) -> Vec<Finding> {
         let tree = Tree::of_paths(&["README.md", "docs", "docs/a.md", "docs/b.md"]);
         let source = Source::new(path, text);
-        assert!(
-            (rule.applies)(&source),
-            "`{}` does not read its example",
-            rule.name
-        );
+        assert!((rule.applies)(&source), "`{}` does not read its example", rule.name);
         (rule.check)(&source, &tree)
     }
 
     #[test]
     fn every_rule_refuses_its_example_and_takes_the_other() {
         for rule in RULES {
-            let repeated = rule
-                .refused
-                .1
-                .repeat(if rule.name == "file-length" { 501 } else { 1 });
+            let repeated = rule.refused.1.repeat(if rule.name == "file-length" { 501 } else { 1 });
             let refused = findings(rule, (rule.refused.0, &repeated));
             assert!(!refused.is_empty(), "`{}` refuses nothing", rule.name);
             let taken = findings(rule, rule.taken);
@@ -439,40 +364,26 @@ mod tests {
 
     #[test]
     fn unsafe_is_taken_in_each_of_its_places() {
-        let rule = RULES
-            .iter()
-            .find(|rule| rule.name == "unsafe-place")
-            .expect("listed");
+        let rule = RULES.iter().find(|rule| rule.name == "unsafe-place").expect("listed");
         for (place, _) in UNSAFE_PLACES {
-            let path = if place.ends_with('/') {
-                format!("{place}a.rs")
-            } else {
-                place.to_string()
-            };
+            let path =
+                if place.ends_with('/') { format!("{place}a.rs") } else { place.to_string() };
             assert!(findings(rule, (&path, rule.refused.1)).is_empty(), "{path}");
         }
     }
 
     #[test]
     fn white_space_finds_each_kind() {
-        let rule = RULES
-            .iter()
-            .find(|rule| rule.name == "white-space")
-            .expect("listed");
-        let lines: Vec<_> = findings(rule, rule.refused)
-            .iter()
-            .map(|finding| finding.line)
-            .collect();
+        let rule = RULES.iter().find(|rule| rule.name == "white-space").expect("listed");
+        let lines: Vec<_> =
+            findings(rule, rule.refused).iter().map(|finding| finding.line).collect();
         assert_eq!(lines, [1, 2, 3, 3]);
         assert_eq!(findings(rule, ("a.toml", "a = 1\n\n")).len(), 1);
     }
 
     #[test]
     fn both_bad_links_are_found() {
-        let rule = RULES
-            .iter()
-            .find(|rule| rule.name == "local-link")
-            .expect("listed");
+        let rule = RULES.iter().find(|rule| rule.name == "local-link").expect("listed");
         assert_eq!(findings(rule, rule.refused).len(), 2);
     }
 

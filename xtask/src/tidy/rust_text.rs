@@ -33,13 +33,8 @@ impl Splitter<'_> {
         let (piece, rest) = self.rest.split_at(length);
         for character in piece.chars() {
             let blank = if character == '\n' { '\n' } else { ' ' };
-            self.code
-                .push(if kind == Kind::Code { character } else { blank });
-            self.comments.push(if kind == Kind::Comment {
-                character
-            } else {
-                blank
-            });
+            self.code.push(if kind == Kind::Code { character } else { blank });
+            self.comments.push(if kind == Kind::Comment { character } else { blank });
         }
         self.rest = rest;
     }
@@ -93,19 +88,14 @@ fn block_comment_length(text: &str) -> usize {
 /// The length of `r"…"`, `r#"…"#`, `br"…"` and so on, if the text starts with one.
 fn raw_string_length(text: &str) -> Option<usize> {
     let prefix = ["r", "br", "cr"].into_iter().find(|&prefix| {
-        text.strip_prefix(prefix)
-            .is_some_and(|rest| rest.starts_with(['"', '#']))
+        text.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(['"', '#']))
     })?;
     let body = &text[prefix.len()..];
     let hashes = body.len() - body.trim_start_matches('#').len();
     let content = body[hashes..].strip_prefix('"')?;
     let end = format!("\"{}", "#".repeat(hashes));
     let start = prefix.len() + hashes + 1;
-    Some(
-        content
-            .find(&end)
-            .map_or(text.len(), |position| start + position + end.len()),
-    )
+    Some(content.find(&end).map_or(text.len(), |position| start + position + end.len()))
 }
 
 /// The length of a literal that starts with `quote`, with both quotes; a backslash escapes.

@@ -11,16 +11,12 @@ use std::path::Path;
 const SKIPPED_FOLDERS: &[&str] = &[".git", "target", "__pycache__"];
 
 /// Files from others that stay byte for byte as they came; `THIRD-PARTY.md` names them too.
-const FROM_OTHERS: &[&str] = &[
-    "LICENSE-APACHE",
-    "frontends/onnx/proto/",
-    "tests/fixtures/tokenizer/vocab.txt",
-];
+const FROM_OTHERS: &[&str] =
+    &["LICENSE-APACHE", "frontends/onnx/proto/", "tests/fixtures/tokenizer/vocab.txt"];
 
 /// Endings of the files that rules read; all else is taken as binary.
-const TEXT_ENDINGS: &[&str] = &[
-    "rs", "md", "toml", "py", "sh", "json", "ir", "cuh", "cu", "txt", "yml", "snap",
-];
+const TEXT_ENDINGS: &[&str] =
+    &["rs", "md", "toml", "py", "sh", "json", "ir", "cuh", "cu", "txt", "yml", "snap"];
 
 /// Text files without an ending.
 const TEXT_NAMES: &[&str] = &[".gitignore", ".gitattributes", "LICENSE-MIT", ".ci/run"];
@@ -40,17 +36,9 @@ pub struct Source {
 impl Source {
     /// A file of that path and text.
     pub fn new(path: &str, text: &str) -> Self {
-        let (code, comments) = if path.ends_with(".rs") {
-            rust_text::split(text)
-        } else {
-            Default::default()
-        };
-        Self {
-            path: path.to_owned(),
-            text: text.to_owned(),
-            code,
-            comments,
-        }
+        let (code, comments) =
+            if path.ends_with(".rs") { rust_text::split(text) } else { Default::default() };
+        Self { path: path.to_owned(), text: text.to_owned(), code, comments }
     }
 
     /// Whether the file has one of these endings.
@@ -73,10 +61,7 @@ impl Tree {
     /// # Errors
     /// When a file cannot be read, or a text file is not UTF-8.
     pub fn read(root: &Path) -> Result<Self> {
-        let mut tree = Self {
-            sources: Vec::new(),
-            paths: BTreeSet::from([String::new()]),
-        };
+        let mut tree = Self { sources: Vec::new(), paths: BTreeSet::from([String::new()]) };
         tree.add_folder(root, "")?;
         tree.sources.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(tree)
@@ -86,10 +71,7 @@ impl Tree {
     #[cfg(test)]
     pub fn of_paths(paths: &[&str]) -> Self {
         let paths = paths.iter().map(|&path| path.to_owned()).collect();
-        Self {
-            sources: Vec::new(),
-            paths,
-        }
+        Self { sources: Vec::new(), paths }
     }
 
     /// Whether a file or folder stands there.
@@ -130,11 +112,7 @@ fn is_our_text(path: &str) -> bool {
 
 /// Whether `path` is `place`, or inside it where `place` ends with `/`.
 pub fn is_at(path: &str, place: &str) -> bool {
-    if place.ends_with('/') {
-        path.starts_with(place)
-    } else {
-        path == place
-    }
+    if place.ends_with('/') { path.starts_with(place) } else { path == place }
 }
 
 fn ending(path: &str) -> Option<&str> {
