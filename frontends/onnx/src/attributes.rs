@@ -111,12 +111,7 @@ impl NodeDef {
     /// [`ImportError::Attribute`] where it is absent or of another kind.
     pub fn required<'a, T: FromAttribute<'a>>(&'a self, name: &str) -> Result<T, ImportError> {
         self.attribute(name)?.ok_or_else(|| {
-            self.attribute_error(
-                name,
-                AttributeProblem::Missing {
-                    expected: T::EXPECTED,
-                },
-            )
+            self.attribute_error(name, AttributeProblem::Missing { expected: T::EXPECTED })
         })
     }
 

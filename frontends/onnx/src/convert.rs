@@ -27,19 +27,12 @@ const ONNX_OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
 
 /// Decodes, converts, inlines and checks a whole model.
 pub(crate) fn model(mut source: Source) -> Result<Model, ImportError> {
-    let proto =
-        ModelProto::decode(source.bytes().clone()).map_err(|error| ImportError::Decode {
-            reason: error.to_string(),
-        })?;
+    let proto = ModelProto::decode(source.bytes().clone())
+        .map_err(|error| ImportError::Decode { reason: error.to_string() })?;
     let graph_proto = proto.graph.ok_or(ImportError::NoGraph)?;
     let opsets = opsets(&proto.opset_import, "the model")?;
     let functions = Functions::new(proto.functions, &opsets)?;
-    let mut cx = Scope {
-        opsets: &opsets,
-        functions: &functions,
-        source: &mut source,
-        body: false,
-    };
+    let mut cx = Scope { opsets: &opsets, functions: &functions, source: &mut source, body: false };
     let mut graph = graph(graph_proto, &mut cx, 0)?;
     unique_node_names(&mut graph);
     let mut graph = inline(graph, &functions, &mut source)?;
@@ -47,18 +40,12 @@ pub(crate) fn model(mut source: Source) -> Result<Model, ImportError> {
     check_and_order(&mut graph)?;
 
     let text = |text: Option<String>| text.unwrap_or_default();
-    let producer = format!(
-        "{} {}",
-        text(proto.producer_name),
-        text(proto.producer_version)
-    );
+    let producer = format!("{} {}", text(proto.producer_name), text(proto.producer_version));
     let metadata = proto.metadata_props.into_iter();
     Ok(Model {
         ir_version: proto.ir_version.unwrap_or(0),
         producer: producer.trim().to_owned(),
-        metadata: metadata
-            .map(|entry| (text(entry.key), text(entry.value)))
-            .collect(),
+        metadata: metadata.map(|entry| (text(entry.key), text(entry.value))).collect(),
         opsets,
         graph,
         source,
@@ -128,16 +115,13 @@ fn graph(proto: GraphProto, cx: &mut Scope<'_>, depth: usize) -> Result<GraphDef
         });
     }
     if let Some(sparse) = proto.sparse_initializer.into_iter().next() {
-        let tensor = sparse
-            .values
-            .and_then(|values| values.name)
-            .unwrap_or_default();
+        let tensor = sparse.values.and_then(|values| values.name).unwrap_or_default();
         return Err(ImportError::SparseInitializer { tensor });
     }
     let initializers = proto
         .initializer
         .into_iter()
-        .map(|tensor| tensors::tensor(tensor, String::new, cx.source))
+        .map(|tensor| tensors::describe(tensor, String::new, cx.source))
         .collect::<Result<_, _>>()?;
     Ok(GraphDef {
         nodes: nodes(proto.node, cx, depth)?,
@@ -211,10 +195,8 @@ fn node(
 
 /// Empty names are operands left out; trailing ones say nothing.
 fn operands(names: Vec<String>) -> Vec<Option<String>> {
-    let mut operands: Vec<Option<String>> = names
-        .into_iter()
-        .map(|name| Some(name).filter(|name| !name.is_empty()))
-        .collect();
+    let mut operands: Vec<Option<String>> =
+        names.into_iter().map(|name| Some(name).filter(|name| !name.is_empty())).collect();
     while operands.last().is_some_and(Option::is_none) {
         operands.pop();
     }
@@ -231,43 +213,39 @@ pub(crate) fn attribute(
     let declared = proto.r#type.unwrap_or(0);
     let absent = || node.attribute_error(&name, AttributeProblem::Malformed { declared });
     let tensor_name = || format!("{}/{name}", node.name);
-    Ok(
-        match AttributeType::try_from(declared).map(|kind| effective(kind, &proto)) {
-            // A writer of proto3 leaves out a value of 0, so an absent scalar is that.
-            Ok(AttributeType::Float) => AttributeValue::Float(proto.f.unwrap_or(0.0)),
-            Ok(AttributeType::Int) => AttributeValue::Int(proto.i.unwrap_or(0)),
-            Ok(AttributeType::String) => AttributeValue::String(proto.s.unwrap_or_default()),
-            Ok(AttributeType::Tensor) => {
-                let tensor = proto.t.ok_or_else(absent)?;
-                AttributeValue::Tensor(tensors::tensor(tensor, tensor_name, cx.source)?)
-            }
-            Ok(AttributeType::Graph) => {
-                let subgraph = proto.g.ok_or_else(absent)?;
-                AttributeValue::Graph(Box::new(graph(subgraph, cx, depth + 1)?))
-            }
-            Ok(AttributeType::Floats) => AttributeValue::Floats(proto.floats),
-            Ok(AttributeType::Ints) => AttributeValue::Ints(proto.ints),
-            Ok(AttributeType::Strings) => AttributeValue::Strings(proto.strings),
-            Ok(AttributeType::Tensors) => {
-                let tensors = proto.tensors.into_iter();
-                let tensors = tensors.map(|tensor| tensors::tensor(tensor, tensor_name, cx.source));
-                AttributeValue::Tensors(tensors.collect::<Result<_, _>>()?)
-            }
-            Ok(AttributeType::Graphs) => {
-                let graphs = proto.graphs.into_iter();
-                let graphs = graphs.map(|subgraph| graph(subgraph, cx, depth + 1));
-                AttributeValue::Graphs(graphs.collect::<Result<_, _>>()?)
-            }
-            Ok(AttributeType::SparseTensor) => AttributeValue::Unsupported("a sparse tensor"),
-            Ok(AttributeType::SparseTensors) => {
-                AttributeValue::Unsupported("a list of sparse tensors")
-            }
-            Ok(AttributeType::TypeProto) => AttributeValue::Unsupported("a type"),
-            Ok(AttributeType::TypeProtos) => AttributeValue::Unsupported("a list of types"),
-            Ok(AttributeType::Undefined) => AttributeValue::Unsupported("without a value"),
-            Err(_) => AttributeValue::Unsupported("of a type that ONNX did not define yet"),
-        },
-    )
+    Ok(match AttributeType::try_from(declared).map(|kind| effective(kind, &proto)) {
+        // A writer of proto3 leaves out a value of 0, so an absent scalar is that.
+        Ok(AttributeType::Float) => AttributeValue::Float(proto.f.unwrap_or(0.0)),
+        Ok(AttributeType::Int) => AttributeValue::Int(proto.i.unwrap_or(0)),
+        Ok(AttributeType::String) => AttributeValue::String(proto.s.unwrap_or_default()),
+        Ok(AttributeType::Tensor) => {
+            let tensor = proto.t.ok_or_else(absent)?;
+            AttributeValue::Tensor(tensors::describe(tensor, tensor_name, cx.source)?)
+        }
+        Ok(AttributeType::Graph) => {
+            let subgraph = proto.g.ok_or_else(absent)?;
+            AttributeValue::Graph(Box::new(graph(subgraph, cx, depth + 1)?))
+        }
+        Ok(AttributeType::Floats) => AttributeValue::Floats(proto.floats),
+        Ok(AttributeType::Ints) => AttributeValue::Ints(proto.ints),
+        Ok(AttributeType::Strings) => AttributeValue::Strings(proto.strings),
+        Ok(AttributeType::Tensors) => {
+            let tensors = proto.tensors.into_iter();
+            let tensors = tensors.map(|tensor| tensors::describe(tensor, tensor_name, cx.source));
+            AttributeValue::Tensors(tensors.collect::<Result<_, _>>()?)
+        }
+        Ok(AttributeType::Graphs) => {
+            let graphs = proto.graphs.into_iter();
+            let graphs = graphs.map(|subgraph| graph(subgraph, cx, depth + 1));
+            AttributeValue::Graphs(graphs.collect::<Result<_, _>>()?)
+        }
+        Ok(AttributeType::SparseTensor) => AttributeValue::Unsupported("a sparse tensor"),
+        Ok(AttributeType::SparseTensors) => AttributeValue::Unsupported("a list of sparse tensors"),
+        Ok(AttributeType::TypeProto) => AttributeValue::Unsupported("a type"),
+        Ok(AttributeType::TypeProtos) => AttributeValue::Unsupported("a list of types"),
+        Ok(AttributeType::Undefined) => AttributeValue::Unsupported("without a value"),
+        Err(_) => AttributeValue::Unsupported("of a type that ONNX did not define yet"),
+    })
 }
 
 /// Files older than IR version 2 have no declared type; there the field in use tells it.
@@ -305,9 +283,7 @@ fn value_type(proto: TypeProto) -> ValueType {
         None => ValueType::Unknown,
         Some(Value::TensorType(tensor)) => ValueType::Tensor {
             element_type: ElementType::from_onnx(tensor.elem_type.unwrap_or(0)),
-            dims: tensor
-                .shape
-                .map(|shape| shape.dim.into_iter().map(dimension).collect()),
+            dims: tensor.shape.map(|shape| shape.dim.into_iter().map(dimension).collect()),
         },
         Some(Value::SequenceType(_)) => ValueType::Other("a sequence"),
         Some(Value::MapType(_)) => ValueType::Other("a map"),
@@ -325,3 +301,6 @@ fn dimension(proto: tensor_shape_proto::Dimension) -> DimDef {
         Some(Value::DimValue(_) | Value::DimParam(_)) | None => DimDef::Unknown,
     }
 }
+
+#[cfg(test)]
+mod tests;

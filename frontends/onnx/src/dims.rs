@@ -58,11 +58,7 @@ impl DimExpr {
     /// misread.
     pub fn parse(text: &str) -> Self {
         let text = text.trim();
-        let parsed = if text.len() <= MAX_LENGTH {
-            Parser::parse(text)
-        } else {
-            None
-        };
+        let parsed = if text.len() <= MAX_LENGTH { Parser::parse(text) } else { None };
         parsed.unwrap_or_else(|| Self::Symbol(text.to_owned()))
     }
 }
@@ -95,10 +91,7 @@ struct Fraction {
 
 impl Fraction {
     fn whole(numerator: DimExpr) -> Self {
-        Self {
-            numerator,
-            denominator: DimExpr::Integer(1),
-        }
+        Self { numerator, denominator: DimExpr::Integer(1) }
     }
 
     fn floor(self) -> DimExpr {
@@ -112,10 +105,7 @@ impl Fraction {
     fn combine(self, other: Self, join: fn(Box<DimExpr>, Box<DimExpr>) -> DimExpr) -> Self {
         if self.denominator == other.denominator {
             let numerator = join(Box::new(self.numerator), Box::new(other.numerator));
-            return Self {
-                numerator,
-                denominator: self.denominator,
-            };
+            return Self { numerator, denominator: self.denominator };
         }
         let left = multiply(self.numerator, other.denominator.clone());
         let right = multiply(other.numerator, self.denominator.clone());
@@ -144,10 +134,7 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn parse(text: &'a str) -> Option<DimExpr> {
-        let mut parser = Self {
-            rest: text,
-            depth: 0,
-        };
+        let mut parser = Self { rest: text, depth: 0 };
         let value = parser.sum()?;
         parser.skip_space();
         parser.rest.is_empty().then(|| value.floor())
@@ -233,9 +220,7 @@ impl<'a> Parser<'a> {
             "mod" if arguments.len() == 2 => DimExpr::Mod,
             _ => return None,
         };
-        arguments
-            .into_iter()
-            .reduce(|a, b| join(Box::new(a), Box::new(b)))
+        arguments.into_iter().reduce(|a, b| join(Box::new(a), Box::new(b)))
     }
 
     /// The longest name or number at the front.
@@ -317,9 +302,7 @@ mod tests {
 
     #[test]
     fn other_text_is_one_symbol() {
-        for text in [
-            "?", "a b", "2x", "a**2", "f(x)", "a +", "(a", "a)", "", "1.5", "a, b",
-        ] {
+        for text in ["?", "a b", "2x", "a**2", "f(x)", "a +", "(a", "a)", "", "1.5", "a, b"] {
             assert_eq!(DimExpr::parse(text), DimExpr::Symbol(text.to_owned()));
         }
         let deep = format!("{}a{}", "(".repeat(200), ")".repeat(200));

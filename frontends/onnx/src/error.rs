@@ -2,6 +2,7 @@
 //! Nothing here is ever raised for a fault of Membar itself.
 
 use crate::element::ElementType;
+use membar_ir::DType;
 use std::io;
 use std::path::PathBuf;
 
@@ -257,14 +258,14 @@ pub enum TensorProblem {
         second: &'static str,
     },
     /// An element that does not fit its type.
-    #[error("element {index} is {value}, which does not fit {element_type}")]
+    #[error("element {index} is {value}, which is not a value of {dtype}")]
     ElementOutOfRange {
         /// Which element, in row-major order.
         index: usize,
         /// Its value.
-        value: i64,
+        value: i128,
         /// The type.
-        element_type: ElementType,
+        dtype: DType,
     },
     /// A tensor stored in segments.
     #[error("is stored in segments, which is not supported")]
@@ -317,6 +318,9 @@ pub enum TensorProblem {
         /// What the system reports.
         cause: io::Error,
     },
+    /// A tensor whose file is not one of the model that was asked for its bytes.
+    #[error("belongs to another model")]
+    OfAnotherModel,
     /// A data file that does not exist, for a tensor whose data is needed.
     #[error("external data: {} does not exist", path.display())]
     MissingFile {
@@ -387,9 +391,5 @@ fn quoted(names: &[String]) -> String {
     if names.is_empty() {
         return "none".into();
     }
-    names
-        .iter()
-        .map(|name| format!("`{name}`"))
-        .collect::<Vec<_>>()
-        .join(", ")
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 /// Nodes, operands and attribute elements that expansion may produce. Functions that each call
 /// the next one twice double it at every step, so a small file could ask for any size.
-const EXPANSION_LIMIT: u64 = 1 << 22;
+const EXPANSION_LIMIT: u64 = 1 << 20;
 
 /// An attribute of a function body whose value is an attribute of the call.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,11 +45,7 @@ impl FunctionKey {
 impl fmt::Display for FunctionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}::{}", shown_domain(&self.domain), self.name)?;
-        if self.overload.is_empty() {
-            Ok(())
-        } else {
-            write!(f, ":{}", self.overload)
-        }
+        if self.overload.is_empty() { Ok(()) } else { write!(f, ":{}", self.overload) }
     }
 }
 
@@ -64,10 +60,7 @@ impl Functions {
         protos: Vec<FunctionProto>,
         model_opsets: &BTreeMap<String, i64>,
     ) -> Result<Self, ImportError> {
-        let mut functions = Self {
-            protos: BTreeMap::new(),
-            model_opsets: model_opsets.clone(),
-        };
+        let mut functions = Self { protos: BTreeMap::new(), model_opsets: model_opsets.clone() };
         for proto in protos {
             let key = FunctionKey {
                 domain: normalised(proto.domain()).to_owned(),
@@ -167,9 +160,7 @@ impl Inliner<'_> {
         if !self.calls.is_empty() {
             self.produced = self.produced.saturating_add(size(&node));
             if self.produced > EXPANSION_LIMIT {
-                return Err(ImportError::ExpansionTooLarge {
-                    limit: EXPANSION_LIMIT,
-                });
+                return Err(ImportError::ExpansionTooLarge { limit: EXPANSION_LIMIT });
             }
         }
         for value in node.attributes.values_mut() {
@@ -189,10 +180,7 @@ impl Inliner<'_> {
             });
         }
         if depth >= NESTING_LIMIT {
-            return Err(too_deep(format!(
-                "node `{}`, which calls `{key}`",
-                node.name
-            )));
+            return Err(too_deep(format!("node `{}`, which calls `{key}`", node.name)));
         }
         let body = self.body(&key)?;
         let nodes = self.instantiate(&node, &key, &body)?;
@@ -210,21 +198,11 @@ impl Inliner<'_> {
         }
         let proto = self.functions.protos.get(key).cloned().unwrap_or_default();
         let mut opsets = self.functions.model_opsets.clone();
-        opsets.extend(convert::opsets(
-            &proto.opset_import,
-            &format!("the function `{key}`"),
-        )?);
-        let mut cx = Scope {
-            opsets: &opsets,
-            functions: self.functions,
-            source: self.source,
-            body: true,
-        };
-        let owner = NodeDef {
-            name: key.to_string(),
-            op_type: "function".into(),
-            ..NodeDef::default()
-        };
+        opsets.extend(convert::opsets(&proto.opset_import, &format!("the function `{key}`"))?);
+        let mut cx =
+            Scope { opsets: &opsets, functions: self.functions, source: self.source, body: true };
+        let owner =
+            NodeDef { name: key.to_string(), op_type: "function".into(), ..NodeDef::default() };
         let mut defaults = BTreeMap::new();
         for attribute in proto.attribute_proto {
             let name = attribute.name().to_owned();
@@ -274,12 +252,7 @@ impl Inliner<'_> {
             for output in node.outputs.iter().flatten() {
                 if !defined.insert(output) {
                     let by = format!("node `{}`", node.name);
-                    return Err(twice(
-                        place(),
-                        output,
-                        "an input or another node".into(),
-                        by,
-                    ));
+                    return Err(twice(place(), output, "an input or another node".into(), by));
                 }
                 if !bound.contains_key(output) {
                     let fresh = self.values.fresh(&format!("{}/{output}", call.name));
@@ -287,15 +260,8 @@ impl Inliner<'_> {
                 }
             }
         }
-        if let Some(output) = body
-            .outputs
-            .iter()
-            .find(|name| !defined.contains(name.as_str()))
-        {
-            return Err(ImportError::UndefinedOutput {
-                place: place(),
-                value: output.clone(),
-            });
+        if let Some(output) = body.outputs.iter().find(|name| !defined.contains(name.as_str())) {
+            return Err(ImportError::UndefinedOutput { place: place(), value: output.clone() });
         }
 
         let mut attributes = body.defaults.clone();
@@ -390,10 +356,7 @@ impl Instance<'_> {
         let mut bound = BTreeMap::new();
         let inputs = graph.inputs.iter().map(|info| &info.name);
         let constants = graph.initializers.iter().map(|tensor| &tensor.name);
-        let results = graph
-            .nodes
-            .iter()
-            .flat_map(|node| node.outputs.iter().flatten());
+        let results = graph.nodes.iter().flat_map(|node| node.outputs.iter().flatten());
         for name in inputs.chain(constants).chain(results) {
             if !bound.contains_key(name) {
                 let fresh = self.values.fresh(&format!("{}/{name}", self.prefix));
@@ -448,29 +411,15 @@ fn check_arity(
         return Ok(());
     }
     let (node, function) = (call.name.clone(), key.to_string());
-    Err(ImportError::FunctionArity {
-        node,
-        function,
-        what,
-        found,
-        expected,
-    })
+    Err(ImportError::FunctionArity { node, function, what, found, expected })
 }
 
 fn twice(place: String, value: &str, first: String, second: String) -> ImportError {
-    ImportError::DuplicateValue {
-        place,
-        value: value.to_owned(),
-        first,
-        second,
-    }
+    ImportError::DuplicateValue { place, value: value.to_owned(), first, second }
 }
 
 fn too_deep(place: String) -> ImportError {
-    ImportError::TooDeep {
-        place,
-        limit: NESTING_LIMIT,
-    }
+    ImportError::TooDeep { place, limit: NESTING_LIMIT }
 }
 
 /// What a node counts towards the limit; nodes of its subgraphs count for themselves.
@@ -482,9 +431,7 @@ fn size(node: &NodeDef) -> u64 {
         AttributeValue::Tensors(tensors) => tensors.len(),
         AttributeValue::Graph(_) | AttributeValue::Graphs(_) => {
             let graphs = value.graphs().iter();
-            graphs
-                .map(|graph| graph.inputs.len() + graph.initializers.len() + 1)
-                .sum()
+            graphs.map(|graph| graph.inputs.len() + graph.initializers.len() + 1).sum()
         }
         AttributeValue::Int(_)
         | AttributeValue::Float(_)
@@ -494,3 +441,6 @@ fn size(node: &NodeDef) -> u64 {
     });
     (1 + node.inputs.len() + node.outputs.len()) as u64 + elements.sum::<usize>() as u64
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,12 +10,16 @@ mod dims;
 mod element;
 mod error;
 mod functions;
+#[cfg(test)]
+mod hostile;
 mod model;
 mod names;
 mod order;
 mod proto;
 mod source;
 mod tensors;
+#[cfg(test)]
+mod testing;
 
 pub use attributes::{AttributeValue, FromAttribute};
 pub use dims::{DimDef, DimExpr};

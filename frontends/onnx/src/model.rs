@@ -117,10 +117,8 @@ impl Model {
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ImportError> {
         let path = path.as_ref();
         let source = Source::open(path)?;
-        convert::model(source).map_err(|cause| ImportError::InFile {
-            path: path.to_owned(),
-            cause: Box::new(cause),
-        })
+        convert::model(source)
+            .map_err(|cause| ImportError::InFile { path: path.to_owned(), cause: Box::new(cause) })
     }
 
     /// Loads a model from memory; external data is looked for in `folder`.
@@ -144,53 +142,22 @@ impl Model {
     /// where the tensor belongs to another model.
     pub fn data(&self, tensor: &TensorDef) -> Result<Bytes, ImportError> {
         tensor.require_data()?;
-        match &tensor.data {
-            DataLocation::Inline(bytes) => Ok(bytes.clone()),
-            DataLocation::File {
-                path,
-                offset,
-                length,
+        let bytes = match &tensor.data {
+            DataLocation::Inline(bytes) => Some(bytes.clone()),
+            DataLocation::File { path, offset, length } => {
+                self.source.region(path, *offset, *length)
             }
-            | DataLocation::Missing {
-                path,
-                offset,
-                length,
-            } => {
-                let missing = || tensor.error(TensorProblem::MissingFile { path: path.clone() });
-                let file = self.source.file(path).ok_or_else(missing)?;
-                let past_end = || {
-                    tensor.error(TensorProblem::PastEnd {
-                        path: path.clone(),
-                        offset: *offset,
-                        length: *length,
-                        file_length: file.len() as u64,
-                    })
-                };
-                let start = usize::try_from(*offset).map_err(|_| past_end())?;
-                let end = offset
-                    .checked_add(*length)
-                    .and_then(|end| usize::try_from(end).ok());
-                let end = end.filter(|&end| end <= file.len()).ok_or_else(past_end)?;
-                Ok(file.slice(start..end))
-            }
-            DataLocation::Unsupported => {
-                let found = tensor.element_type;
-                Err(tensor.error(TensorProblem::UnsupportedElementType { found }))
-            }
-        }
+            DataLocation::Missing { .. } | DataLocation::Unsupported => None,
+        };
+        bytes.ok_or_else(|| tensor.error(TensorProblem::OfAnotherModel))
     }
 }
 
 impl GraphDef {
     /// The inputs that a caller must give: those without an initializer.
     pub fn free_inputs(&self) -> impl Iterator<Item = &ValueInfo> {
-        let constants: std::collections::BTreeSet<&str> = self
-            .initializers
-            .iter()
-            .map(|tensor| tensor.name.as_str())
-            .collect();
-        self.inputs
-            .iter()
-            .filter(move |input| !constants.contains(input.name.as_str()))
+        let constants: std::collections::BTreeSet<&str> =
+            self.initializers.iter().map(|tensor| tensor.name.as_str()).collect();
+        self.inputs.iter().filter(move |input| !constants.contains(input.name.as_str()))
     }
 }

@@ -43,11 +43,7 @@ fn rename(graph: &mut GraphDef, names: &mut Names) {
         node.name = names.fresh(&node.name);
     }
     for node in &mut graph.nodes {
-        for subgraph in node
-            .attributes
-            .values_mut()
-            .flat_map(|value| value.graphs_mut())
-        {
+        for subgraph in node.attributes.values_mut().flat_map(|value| value.graphs_mut()) {
             rename(subgraph, names);
         }
     }

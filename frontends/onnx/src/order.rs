@@ -25,11 +25,7 @@ fn order(
     outer.push(producers.keys().cloned().collect());
     for node in &mut graph.nodes {
         let mut names: BTreeSet<String> = node.inputs.iter().flatten().cloned().collect();
-        for subgraph in node
-            .attributes
-            .values_mut()
-            .flat_map(AttributeValue::graphs_mut)
-        {
+        for subgraph in node.attributes.values_mut().flat_map(AttributeValue::graphs_mut) {
             names.extend(order(subgraph, outer)?);
         }
         let mut read = BTreeSet::new();
@@ -59,10 +55,7 @@ fn order(
         }
         if !in_scope(outer, &output.name) {
             let value = output.name.clone();
-            return Err(ImportError::UndefinedOutput {
-                place: place(graph),
-                value,
-            });
+            return Err(ImportError::UndefinedOutput { place: place(graph), value });
         }
         captured.insert(output.name.clone());
     }
@@ -86,19 +79,10 @@ enum Producer {
 }
 
 fn producers(graph: &GraphDef) -> Result<BTreeMap<String, Producer>, ImportError> {
-    let inputs = graph
-        .inputs
-        .iter()
-        .map(|info| (&info.name, Producer::Input));
-    let constants = graph
-        .initializers
-        .iter()
-        .map(|tensor| (&tensor.name, Producer::Initializer));
+    let inputs = graph.inputs.iter().map(|info| (&info.name, Producer::Input));
+    let constants = graph.initializers.iter().map(|tensor| (&tensor.name, Producer::Initializer));
     let results = graph.nodes.iter().enumerate().flat_map(|(position, node)| {
-        node.outputs
-            .iter()
-            .flatten()
-            .map(move |name| (name, Producer::Node(position)))
+        node.outputs.iter().flatten().map(move |name| (name, Producer::Node(position)))
     });
     let mut producers = BTreeMap::new();
     for (name, producer) in inputs.chain(constants).chain(results) {
@@ -120,20 +104,16 @@ fn producers(graph: &GraphDef) -> Result<BTreeMap<String, Producer>, ImportError
 }
 
 fn place(graph: &GraphDef) -> String {
-    if graph.name.is_empty() {
-        "the graph".into()
-    } else {
-        format!("graph `{}`", graph.name)
-    }
+    if graph.name.is_empty() { "the graph".into() } else { format!("graph `{}`", graph.name) }
 }
 
 fn described(producer: Producer, nodes: &[NodeDef]) -> String {
     match producer {
         Producer::Input => "an input".into(),
         Producer::Initializer => "an initializer".into(),
-        Producer::Node(position) => nodes
-            .get(position)
-            .map_or_else(String::new, |node| format!("node `{}`", node.name)),
+        Producer::Node(position) => {
+            nodes.get(position).map_or_else(String::new, |node| format!("node `{}`", node.name))
+        }
     }
 }
 
@@ -161,20 +141,15 @@ fn sort(nodes: &mut Vec<NodeDef>, reads: &[BTreeSet<usize>]) -> Result<(), Impor
     if order.len() < nodes.len() {
         let cycle = cycle(reads, &waiting);
         let name = |position: usize| nodes[position].name.clone();
-        return Err(ImportError::Cycle {
-            nodes: cycle.into_iter().map(name).collect(),
-        });
+        return Err(ImportError::Cycle { nodes: cycle.into_iter().map(name).collect() });
     }
     let mut unordered: Vec<Option<NodeDef>> = nodes.drain(..).map(Some).collect();
-    nodes.extend(
-        order
-            .into_iter()
-            .filter_map(|position| unordered[position].take()),
-    );
+    nodes.extend(order.into_iter().filter_map(|position| unordered[position].take()));
     Ok(())
 }
 
-/// One cycle among the nodes that still wait, each node after the one it reads from.
+/// One cycle among the nodes that still wait, each node after the one it reads from, and the one
+/// that stands first in the file at the front.
 fn cycle(reads: &[BTreeSet<usize>], waiting: &[usize]) -> Vec<usize> {
     let mut path: Vec<usize> = Vec::new();
     let mut steps: BTreeMap<usize, usize> = BTreeMap::new();
@@ -183,14 +158,123 @@ fn cycle(reads: &[BTreeSet<usize>], waiting: &[usize]) -> Vec<usize> {
         if let Some(start) = steps.insert(position, path.len()) {
             path.drain(..start);
             path.reverse();
+            let first = (0..path.len()).min_by_key(|&index| path[index]).unwrap_or(0);
+            path.rotate_left(first);
             return path;
         }
         path.push(position);
         // Every waiting node reads from a waiting one, so the walk cannot end elsewhere.
-        next = reads[position]
-            .iter()
-            .copied()
-            .find(|&read| waiting[read] > 0);
+        next = reads[position].iter().copied().find(|&read| waiting[read] > 0);
     }
     path
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{error, graph, load, model, node, subgraph, tensor, value};
+
+    fn names(model: &crate::Model) -> Vec<&str> {
+        model.graph.nodes.iter().map(|node| node.name.as_str()).collect()
+    }
+
+    #[test]
+    fn nodes_in_order_stay_where_they_are() {
+        let nodes = vec![
+            node("a", "Relu", &["x"], &["a"]),
+            node("z", "Relu", &["x"], &["z"]),
+            node("b", "Add", &["a", "z"], &["b"]),
+        ];
+        assert_eq!(names(&load(&model(graph(&["x"], nodes, &["b"]))).unwrap()), ["a", "z", "b"]);
+    }
+
+    #[test]
+    fn nodes_out_of_order_move_behind_what_they_read() {
+        let branch = |name: &str| graph(&[], vec![node("", "Neg", &["late"], &[name])], &[name]);
+        let choice = node("choice", "If", &["x"], &["r"])
+            .with(subgraph("then_branch", branch("p")))
+            .with(subgraph("else_branch", branch("q")));
+        let nodes = vec![
+            choice,
+            node("last", "Add", &["r", "late"], &["y"]),
+            node("late", "Relu", &["x"], &["late"]),
+        ];
+        let model = load(&model(graph(&["x"], nodes, &["y"]))).unwrap();
+        assert_eq!(names(&model), ["late", "choice", "last"]);
+    }
+
+    #[test]
+    fn a_cycle_is_reported_in_order() {
+        let nodes = vec![
+            node("head", "Relu", &["x"], &["h"]),
+            node("tail", "Relu", &["b"], &["t"]),
+            node("one", "Add", &["h", "c"], &["a"]),
+            node("two", "Relu", &["a"], &["b"]),
+            node("three", "Relu", &["b"], &["c"]),
+        ];
+        assert_eq!(
+            error(&model(graph(&["x"], nodes, &["t"]))),
+            "the nodes `one`, `two`, `three` form a cycle"
+        );
+        let own = vec![node("own", "Add", &["x", "y"], &["y"])];
+        assert_eq!(error(&model(graph(&["x"], own, &["y"]))), "the nodes `own` form a cycle");
+    }
+
+    #[test]
+    fn a_value_is_defined_once() {
+        let nodes = || vec![node("a", "Relu", &["x"], &["y"]), node("b", "Relu", &["x"], &["y"])];
+        assert_eq!(
+            error(&model(graph(&["x"], nodes(), &["y"]))),
+            "value `y` is defined twice in graph `main`: by node `a` and by node `b`"
+        );
+        assert_eq!(
+            error(&model(graph(&["x", "x"], vec![], &["x"]))),
+            "value `x` is defined twice in graph `main`: by an input and by an input"
+        );
+        let mut constant = graph(&[], vec![], &[]);
+        constant.initializer = vec![tensor("w", 1, &[0]), tensor("w", 1, &[0])];
+        assert_eq!(
+            error(&model(constant)),
+            "value `w` is defined twice in graph `main`: by an initializer and by an initializer"
+        );
+    }
+
+    #[test]
+    fn an_input_may_have_a_default() {
+        let mut graph = graph(&["x", "w"], vec![node("", "Add", &["x", "w"], &["y"])], &["y"]);
+        graph.initializer = vec![tensor("w", 1, &[0])];
+        let model = load(&model(graph)).unwrap();
+        let free: Vec<_> = model.graph.free_inputs().map(|input| input.name.as_str()).collect();
+        assert_eq!(free, ["x"]);
+        assert_eq!(model.graph.nodes[0].name, "Add_0");
+    }
+
+    #[test]
+    fn names_must_be_in_scope() {
+        assert_eq!(
+            error(&model(graph(&["x"], vec![node("n", "Relu", &["w"], &["y"])], &["y"]))),
+            "node `n` (Relu) reads `w`, which nothing in scope defines"
+        );
+        assert_eq!(
+            error(&model(graph(&["x"], vec![], &["y"]))),
+            "output `y` of graph `main` is not defined by anything in it"
+        );
+        // What a branch defines is not visible outside of it.
+        let branch = graph(&[], vec![node("in", "Neg", &["x"], &["inner"])], &["inner"]);
+        let nodes = vec![
+            node("if", "If", &["x"], &["r"]).with(subgraph("then_branch", branch)),
+            node("out", "Relu", &["inner"], &["y"]),
+        ];
+        assert_eq!(
+            error(&model(graph(&["x"], nodes, &["y"]))),
+            "node `out` (Relu) reads `inner`, which nothing in scope defines"
+        );
+    }
+
+    #[test]
+    fn a_branch_may_return_a_value_from_outside() {
+        let mut branch = graph(&[], vec![], &[]);
+        branch.output = vec![value("x")];
+        let nodes = vec![node("if", "If", &["x"], &["r"]).with(subgraph("then_branch", branch))];
+        load(&model(graph(&["x"], nodes, &["r"]))).unwrap();
+    }
 }

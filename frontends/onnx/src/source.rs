@@ -32,10 +32,7 @@ pub(crate) enum Located {
 impl Source {
     /// Maps the model file.
     pub(crate) fn open(path: &Path) -> Result<Self, ImportError> {
-        let read = |cause| ImportError::Read {
-            path: path.to_owned(),
-            cause,
-        };
+        let read = |cause| ImportError::Read { path: path.to_owned(), cause };
         let model = path.canonicalize().map_err(read)?;
         let bytes = map_regular(&model).map_err(read)?;
         // External data is looked for beside the path as given: where a cache keeps models as
@@ -45,29 +42,19 @@ impl Source {
             _ => Path::new("."),
         };
         let folder = parent.canonicalize().map_err(read)?;
-        Ok(Self {
-            model: Some(model),
-            folder: Some(folder),
-            bytes,
-            ..Self::default()
-        })
+        Ok(Self { model: Some(model), folder: Some(folder), bytes, ..Self::default() })
     }
 
     /// A model in memory; `folder` is where its external data is looked for.
     pub(crate) fn memory(bytes: Bytes, folder: Option<&Path>) -> Result<Self, ImportError> {
         let folder = folder
             .map(|folder| {
-                folder.canonicalize().map_err(|cause| ImportError::Read {
-                    path: folder.to_owned(),
-                    cause,
-                })
+                folder
+                    .canonicalize()
+                    .map_err(|cause| ImportError::Read { path: folder.to_owned(), cause })
             })
             .transpose()?;
-        Ok(Self {
-            folder,
-            bytes,
-            ..Self::default()
-        })
+        Ok(Self { folder, bytes, ..Self::default() })
     }
 
     pub(crate) fn model(&self) -> Option<&Path> {
@@ -78,13 +65,17 @@ impl Source {
         &self.bytes
     }
 
-    /// The mapped bytes of the model or of a data file, by absolute path.
-    pub(crate) fn file(&self, path: &Path) -> Option<&Bytes> {
-        if self.model.as_deref() == Some(path) {
-            Some(&self.bytes)
-        } else {
-            self.files.get(path)
-        }
+    /// A region of the model or of a data file, by absolute path; `None` where the file is not
+    /// one of this model's or is shorter.
+    pub(crate) fn region(&self, path: &Path, offset: u64, length: u64) -> Option<Bytes> {
+        let file = self.file(path)?;
+        let start = usize::try_from(offset).ok()?;
+        let end = usize::try_from(offset.checked_add(length)?).ok()?;
+        (end <= file.len()).then(|| file.slice(start..end))
+    }
+
+    fn file(&self, path: &Path) -> Option<&Bytes> {
+        if self.model.as_deref() == Some(path) { Some(&self.bytes) } else { self.files.get(path) }
     }
 
     /// Where `part` lies in the model file; `None` where it is not a part of the file's map.
@@ -108,23 +99,16 @@ impl Source {
 
     fn resolve(&mut self, location: &str) -> Result<Located, TensorProblem> {
         let Some(folder) = &self.folder else {
-            return Err(TensorProblem::NoFolder {
-                location: location.to_owned(),
-            });
+            return Err(TensorProblem::NoFolder { location: location.to_owned() });
         };
-        let outside = || TensorProblem::OutsideFolder {
-            location: location.to_owned(),
-        };
+        let outside = || TensorProblem::OutsideFolder { location: location.to_owned() };
         let relative = Path::new(location);
         let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
         if location.contains('\0') || !relative.components().all(plain) {
             return Err(outside());
         }
         let path = folder.join(relative);
-        let unreadable = |cause| TensorProblem::UnreadableFile {
-            path: path.clone(),
-            cause,
-        };
+        let unreadable = |cause| TensorProblem::UnreadableFile { path: path.clone(), cause };
         let target = match path.canonicalize() {
             Ok(target) => target,
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
@@ -148,10 +132,7 @@ impl Source {
 /// Opening a named pipe would wait for a writer, so the kind of file is looked at first.
 fn map_regular(path: &Path) -> io::Result<Bytes> {
     if !path.metadata()?.is_file() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "not a regular file",
-        ));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
     map_file(path)
 }

@@ -6,13 +6,13 @@ use crate::error::{ImportError, TensorProblem};
 use crate::proto::{TensorProto, tensor_proto};
 use crate::source::{Located, Source};
 use bytes::Bytes;
+use membar_ir::DType;
 use std::path::PathBuf;
 
 /// A constant tensor of a model.
 ///
 /// The data is row-major and little-endian, and its length always matches type and shape; 4-bit
-/// elements are packed two a byte, the first in the low nibble. A byte of a `bool` read from a
-/// file can be any value; other than 0 means true.
+/// elements are packed two a byte, the first in the low nibble, and a `bool` is 0 or 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TensorDef {
     /// Name; a tensor of an attribute that has none is called `node/attribute`.
@@ -56,9 +56,7 @@ pub enum DataLocation {
 impl TensorDef {
     /// Number of elements.
     pub fn element_count(&self) -> u64 {
-        self.shape
-            .iter()
-            .fold(1, |count, &extent| count.saturating_mul(extent))
+        self.shape.iter().fold(1, |count, &extent| count.saturating_mul(extent))
     }
 
     /// Refuses a tensor whose data cannot be had.
@@ -71,22 +69,19 @@ impl TensorDef {
             DataLocation::Missing { path, .. } => {
                 Err(self.error(TensorProblem::MissingFile { path: path.clone() }))
             }
-            DataLocation::Unsupported => Err(self.error(TensorProblem::UnsupportedElementType {
-                found: self.element_type,
-            })),
+            DataLocation::Unsupported => {
+                Err(self.error(TensorProblem::UnsupportedElementType { found: self.element_type }))
+            }
         }
     }
 
     pub(crate) fn error(&self, problem: TensorProblem) -> ImportError {
-        ImportError::Tensor {
-            tensor: self.name.clone(),
-            problem,
-        }
+        ImportError::Tensor { tensor: self.name.clone(), problem }
     }
 }
 
 /// Describes a tensor of the model; `fallback_name` serves where it has none.
-pub(crate) fn tensor(
+pub(crate) fn describe(
     proto: TensorProto,
     fallback_name: impl FnOnce() -> String,
     source: &mut Source,
@@ -97,16 +92,8 @@ pub(crate) fn tensor(
     };
     let element_type = ElementType::from_onnx(proto.data_type());
     described(proto, element_type, source)
-        .map(|(shape, data)| TensorDef {
-            name: name.clone(),
-            element_type,
-            shape,
-            data,
-        })
-        .map_err(|problem| ImportError::Tensor {
-            tensor: name,
-            problem,
-        })
+        .map(|(shape, data)| TensorDef { name: name.clone(), element_type, shape, data })
+        .map_err(|problem| ImportError::Tensor { tensor: name, problem })
 }
 
 fn described(
@@ -118,14 +105,15 @@ fn described(
         return Err(TensorProblem::Segmented);
     }
     let shape = extents(&proto.dims)?;
-    let overflow = || TensorProblem::SizeOverflow {
-        shape: proto.dims.clone(),
+    let Some(dtype) = element_type.dtype() else {
+        return Ok((shape, DataLocation::Unsupported));
     };
     let count: u64 = shape.iter().product();
-    if !element_type.is_supported() {
-        return Ok((shape, DataLocation::Unsupported));
-    }
-    let length = element_type.byte_length(count).ok_or_else(overflow)?;
+    let length = usize::try_from(count)
+        .ok()
+        .and_then(|count| dtype.byte_len(count))
+        .map(|length| length as u64)
+        .ok_or_else(|| TensorProblem::SizeOverflow { shape: proto.dims.clone() })?;
     let wrong_length = |found, expected, unit, field| TensorProblem::WrongLength {
         found,
         expected,
@@ -149,26 +137,17 @@ fn described(
         Ok(tensor_proto::DataLocation::Default) => match stored(&proto)? {
             Stored::Raw(raw) => {
                 if raw.len() as u64 != length {
-                    return Err(wrong_length(
-                        raw.len() as u64,
-                        length,
-                        "bytes",
-                        "`raw_data`",
-                    ));
+                    return Err(wrong_length(raw.len() as u64, length, "bytes", "`raw_data`"));
                 }
                 match source.offset_in_model(raw) {
-                    Some((path, offset)) => DataLocation::File {
-                        path,
-                        offset,
-                        length,
-                    },
+                    Some((path, offset)) => DataLocation::File { path, offset, length },
                     None => DataLocation::Inline(raw.clone()),
                 }
             }
             Stored::Fields(Field { name, found }) => {
-                let packed = element_type.bits().is_some_and(|bits| bits < 8);
-                let expected = if packed { length } else { count };
-                let (bytes, used) = typed(&proto, element_type)?;
+                // Each entry holds one byte of packed elements.
+                let expected = if dtype.bits() < 8 { length } else { count };
+                let (bytes, used) = typed(&proto, dtype)?;
                 if found != expected || used != name && found > 0 {
                     let found = if used == name { found } else { 0 };
                     return Err(wrong_length(found, expected, "elements", used));
@@ -178,7 +157,24 @@ fn described(
         },
         Err(_) => return Err(TensorProblem::UnknownLocation { found: location }),
     };
+    if dtype == DType::Bool {
+        check_bools(&data, source)?;
+    }
     Ok((shape, data))
+}
+
+fn check_bools(data: &DataLocation, source: &Source) -> Result<(), TensorProblem> {
+    let bytes = match data {
+        DataLocation::Inline(bytes) => bytes.clone(),
+        DataLocation::File { path, offset, length } => {
+            source.region(path, *offset, *length).unwrap_or_default()
+        }
+        DataLocation::Missing { .. } | DataLocation::Unsupported => return Ok(()),
+    };
+    match bytes.iter().position(|byte| *byte > 1) {
+        Some(index) => Err(out_of_range(index, bytes[index].into(), DType::Bool)),
+        None => Ok(()),
+    }
 }
 
 fn extents(dims: &[i64]) -> Result<Vec<u64>, TensorProblem> {
@@ -191,9 +187,7 @@ fn extents(dims: &[i64]) -> Result<Vec<u64>, TensorProblem> {
         size = size
             .checked_mul(unsigned.max(1))
             .filter(|&size| i64::try_from(size).is_ok())
-            .ok_or_else(|| TensorProblem::SizeOverflow {
-                shape: dims.to_vec(),
-            })?;
+            .ok_or_else(|| TensorProblem::SizeOverflow { shape: dims.to_vec() })?;
         shape.push(unsigned);
     }
     Ok(shape)
@@ -213,10 +207,7 @@ struct Field {
 
 /// The one place in the message where a tensor has its data.
 fn stored(proto: &TensorProto) -> Result<Stored<'_>, TensorProblem> {
-    let field = |name, found: usize| Field {
-        name,
-        found: found as u64,
-    };
+    let field = |name, found: usize| Field { name, found: found as u64 };
     let fields = [
         field("`float_data`", proto.float_data.len()),
         field("`int32_data`", proto.int32_data.len()),
@@ -228,16 +219,12 @@ fn stored(proto: &TensorProto) -> Result<Stored<'_>, TensorProblem> {
     let mut filled = fields.into_iter().filter(|field| field.found > 0);
     let first = filled.next();
     if let (Some(first), Some(second)) = (first, filled.next()) {
-        return Err(TensorProblem::TwoSources {
-            first: first.name,
-            second: second.name,
-        });
+        return Err(TensorProblem::TwoSources { first: first.name, second: second.name });
     }
     match (&proto.raw_data, first) {
-        (Some(raw), Some(field)) if !raw.is_empty() => Err(TensorProblem::TwoSources {
-            first: "`raw_data`",
-            second: field.name,
-        }),
+        (Some(raw), Some(field)) if !raw.is_empty() => {
+            Err(TensorProblem::TwoSources { first: "`raw_data`", second: field.name })
+        }
         (_, Some(field)) => Ok(Stored::Fields(field)),
         (Some(raw), None) => Ok(Stored::Raw(raw)),
         (None, None) => Ok(Stored::Fields(field("", 0))),
@@ -245,87 +232,53 @@ fn stored(proto: &TensorProto) -> Result<Stored<'_>, TensorProblem> {
 }
 
 /// The little-endian bytes of the typed field that belongs to the type, and the field's name.
-fn typed(
-    proto: &TensorProto,
-    element_type: ElementType,
-) -> Result<(Bytes, &'static str), TensorProblem> {
-    use ElementType as E;
-    let narrow = |bytes| narrowed(&proto.int32_data, element_type, bytes);
-    Ok(match element_type {
-        E::F32 => (
-            little_endian(&proto.float_data, f32::to_le_bytes),
-            "`float_data`",
-        ),
-        E::F64 => (
-            little_endian(&proto.double_data, f64::to_le_bytes),
-            "`double_data`",
-        ),
-        E::I64 => (
-            little_endian(&proto.int64_data, i64::to_le_bytes),
-            "`int64_data`",
-        ),
-        E::U64 => (
-            little_endian(&proto.uint64_data, u64::to_le_bytes),
-            "`uint64_data`",
-        ),
-        E::U32 => {
+fn typed(proto: &TensorProto, dtype: DType) -> Result<(Bytes, &'static str), TensorProblem> {
+    let narrow = |bytes| narrowed(&proto.int32_data, dtype, bytes);
+    Ok(match dtype {
+        DType::F32 => (little_endian(&proto.float_data, f32::to_le_bytes), "`float_data`"),
+        DType::F64 => (little_endian(&proto.double_data, f64::to_le_bytes), "`double_data`"),
+        DType::I64 => (little_endian(&proto.int64_data, i64::to_le_bytes), "`int64_data`"),
+        DType::U64 => (little_endian(&proto.uint64_data, u64::to_le_bytes), "`uint64_data`"),
+        DType::U32 => {
             let mut values = Vec::with_capacity(proto.uint64_data.len());
             for (index, &value) in proto.uint64_data.iter().enumerate() {
-                values.push(u32::try_from(value).map_err(|_| {
-                    TensorProblem::ElementOutOfRange {
-                        index,
-                        value: i64::try_from(value).unwrap_or(i64::MAX),
-                        element_type,
-                    }
-                })?);
+                let narrow = u32::try_from(value);
+                values.push(narrow.map_err(|_| out_of_range(index, value.into(), dtype))?);
             }
             (little_endian(&values, u32::to_le_bytes), "`uint64_data`")
         }
-        E::I32 => (
-            little_endian(&proto.int32_data, i32::to_le_bytes),
-            "`int32_data`",
-        ),
-        E::F16 | E::BF16 | E::I16 | E::U16 => (narrow(2)?, "`int32_data`"),
-        E::F8E4M3FN | E::F8E5M2 | E::I8 | E::U8 | E::Bool | E::I4 | E::U4 => {
-            (narrow(1)?, "`int32_data`")
-        }
-        E::Unsupported(_) => {
-            return Err(TensorProblem::UnsupportedElementType {
-                found: element_type,
-            });
-        }
+        DType::I32 => (little_endian(&proto.int32_data, i32::to_le_bytes), "`int32_data`"),
+        DType::F16 | DType::Bf16 | DType::I16 | DType::U16 => (narrow(2)?, "`int32_data`"),
+        DType::F8E4m3fn
+        | DType::F8E5m2
+        | DType::I8
+        | DType::U8
+        | DType::I4
+        | DType::U4
+        | DType::Bool => (narrow(1)?, "`int32_data`"),
     })
 }
 
 fn little_endian<T: Copy, const N: usize>(values: &[T], encode: fn(T) -> [u8; N]) -> Bytes {
-    values
-        .iter()
-        .flat_map(|&value| encode(value))
-        .collect::<Vec<u8>>()
-        .into()
+    values.iter().flat_map(|&value| encode(value)).collect::<Vec<u8>>().into()
 }
 
 /// The low `bytes` bytes of each entry. Writers store narrow integers with or without their sign,
 /// so both ranges are taken.
-fn narrowed(
-    values: &[i32],
-    element_type: ElementType,
-    bytes: usize,
-) -> Result<Bytes, TensorProblem> {
+fn narrowed(values: &[i32], dtype: DType, bytes: usize) -> Result<Bytes, TensorProblem> {
     let range = -(1i32 << (8 * bytes - 1))..(1i32 << (8 * bytes));
     let mut out = Vec::with_capacity(values.len().saturating_mul(bytes));
     for (index, value) in values.iter().enumerate() {
         if !range.contains(value) {
-            let value = i64::from(*value);
-            return Err(TensorProblem::ElementOutOfRange {
-                index,
-                value,
-                element_type,
-            });
+            return Err(out_of_range(index, (*value).into(), dtype));
         }
         out.extend_from_slice(&value.to_le_bytes()[..bytes]);
     }
     Ok(out.into())
+}
+
+fn out_of_range(index: usize, value: i128, dtype: DType) -> TensorProblem {
+    TensorProblem::ElementOutOfRange { index, value, dtype }
 }
 
 /// The entries of `external_data`.
@@ -339,19 +292,13 @@ impl<'a> External<'a> {
     fn parse(proto: &'a TensorProto) -> Result<Self, TensorProblem> {
         let entry = |key: &str| {
             let mut entries = proto.external_data.iter().rev();
-            entries
-                .find(|entry| entry.key() == key)
-                .map(|entry| entry.value())
+            entries.find(|entry| entry.key() == key).map(|entry| entry.value())
         };
         let number = |key: &'static str| match entry(key) {
             None => Ok(None),
             Some(text) => text.parse::<u64>().map(Some).map_err(|_| {
                 let expected = "a number of bytes";
-                TensorProblem::MalformedExternal {
-                    key,
-                    found: format!("`{text}`"),
-                    expected,
-                }
+                TensorProblem::MalformedExternal { key, found: format!("`{text}`"), expected }
             }),
         };
         let location = entry("location").unwrap_or("");
@@ -362,34 +309,20 @@ impl<'a> External<'a> {
                 expected: "the name of a file in the model's folder",
             });
         }
-        Ok(Self {
-            location,
-            offset: number("offset")?.unwrap_or(0),
-            length: number("length")?,
-        })
+        Ok(Self { location, offset: number("offset")?.unwrap_or(0), length: number("length")? })
     }
 
     fn locate(self, length: u64, source: &mut Source) -> Result<DataLocation, TensorProblem> {
         let offset = self.offset;
         match source.locate(self.location)? {
-            Located::Missing(path) => Ok(DataLocation::Missing {
-                path,
-                offset,
-                length,
-            }),
+            Located::Missing(path) => Ok(DataLocation::Missing { path, offset, length }),
             Located::File(path, file_length) => match offset.checked_add(length) {
-                Some(end) if end <= file_length => Ok(DataLocation::File {
-                    path,
-                    offset,
-                    length,
-                }),
-                _ => Err(TensorProblem::PastEnd {
-                    path,
-                    offset,
-                    length,
-                    file_length,
-                }),
+                Some(end) if end <= file_length => Ok(DataLocation::File { path, offset, length }),
+                _ => Err(TensorProblem::PastEnd { path, offset, length, file_length }),
             },
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

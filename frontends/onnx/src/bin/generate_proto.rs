@@ -8,9 +8,7 @@ const HEADER: &str = "//! The messages of `onnx.proto`, written by the binary `g
                       never edited by hand.\n\n";
 
 fn main() -> ExitCode {
-    let check = std::env::args()
-        .nth(1)
-        .is_some_and(|argument| argument == "--check");
+    let check = std::env::args().nth(1).is_some_and(|argument| argument == "--check");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/proto");
     match run(&folder, check) {
         Ok(()) => ExitCode::SUCCESS,
@@ -33,28 +31,20 @@ fn run(folder: &Path, check: bool) -> Result<(), String> {
     if committed == generated {
         return Ok(());
     }
-    Err(format!(
-        "{} is not what onnx.proto gives; run this without --check",
-        target.display()
-    ))
+    Err(format!("{} is not what onnx.proto gives; run this without --check", target.display()))
 }
 
 fn generate(folder: &Path) -> Result<String, String> {
     let descriptors = protox::compile(["onnx.proto"], [folder])
         .map_err(|error| format!("onnx.proto does not compile: {error}"))?;
     let module = prost_build::Module::from_protobuf_package_name("onnx");
-    let requests: Vec<_> = descriptors
-        .file
-        .into_iter()
-        .map(|file| (module.clone(), file))
-        .collect();
+    let requests: Vec<_> =
+        descriptors.file.into_iter().map(|file| (module.clone(), file)).collect();
     let mut modules = prost_build::Config::new()
         .bytes(["."])
         .disable_comments(["."])
         .generate(requests)
         .map_err(|error| format!("no code for onnx.proto: {error}"))?;
-    let code = modules
-        .remove(&module)
-        .ok_or("onnx.proto is not of the package onnx")?;
+    let code = modules.remove(&module).ok_or("onnx.proto is not of the package onnx")?;
     Ok(format!("{HEADER}{code}"))
 }
