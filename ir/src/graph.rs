@@ -20,9 +20,23 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(NodeIndex<u32>);
 
+impl NodeId {
+    /// The index for side tables: below [`Graph::node_bound`], and ascending in creation order.
+    pub fn index(self) -> usize {
+        self.0.index()
+    }
+}
+
 /// A handle of a value: an output of a node. Stays valid until the node is removed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(u32);
+
+impl ValueId {
+    /// The index for side tables: below [`Graph::value_bound`], and ascending in creation order.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 impl fmt::Debug for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -43,7 +57,8 @@ pub enum Stage {
     Tensor,
     /// Every node has a device, every value a memory.
     Placed,
-    /// Every value has a buffer region, nodes stand in execution order, orders are explicit.
+    /// Every value but the weights has a buffer region (the runtime keeps weights where it likes:
+    /// mapped from a file, say), and nodes stand in execution order.
     Scheduled,
 }
 
@@ -82,6 +97,9 @@ pub struct Node {
     pub device: Option<DeviceId>,
     /// The nodes of the source model that it stems from, for messages.
     pub origin: Vec<Arc<str>>,
+    /// Scratch memory that it has to itself while it runs; from stage scheduled on, if it needs
+    /// any.
+    pub workspace: Option<Region>,
     operands: Vec<ValueId>,
     outputs: Vec<ValueId>,
 }
@@ -122,6 +140,8 @@ pub struct Value {
     pub layout: Layout,
     producer: NodeId,
     output: u32,
+    /// How many outputs of the graph it is.
+    graph_outputs: u32,
 }
 
 impl Value {
@@ -162,6 +182,11 @@ pub struct Output {
 }
 
 /// An input that a run continues from the output of the run before: a KV cache, say.
+///
+/// From stage scheduled on, a state has a buffer of its own. One that grows lies there once, at its
+/// capacity, and so does one whose output is made in place; then both values have one region, and
+/// nothing is to be done between two runs. Else the two regions differ, and the runtime copies the
+/// output's to the input's after a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     /// The input.
@@ -200,7 +225,7 @@ pub struct Graph {
     pub buffers: BTreeMap<BufferId, Buffer>,
     /// Orders between steps; from stage scheduled on.
     pub orders: Vec<Order>,
-    /// Nodes in execution order; from stage scheduled on.
+    /// Nodes in execution order, inputs first; empty until `schedule` has chosen one.
     pub schedule: Vec<NodeId>,
     nodes: StableDiGraph<Node, Edge, u32>,
     values: Vec<Option<Value>>,
@@ -285,6 +310,7 @@ impl Graph {
             kind,
             device: None,
             origin: Vec::new(),
+            workspace: None,
             operands: operands.to_vec(),
             outputs: Vec::new(),
         }));
@@ -300,6 +326,7 @@ impl Graph {
                 layout: Layout::Contiguous,
                 producer: id,
                 output: output as u32,
+                graph_outputs: 0,
             }));
             ValueId((self.values.len() - 1) as u32)
         });
@@ -377,13 +404,28 @@ impl Graph {
         &mut self,
         outputs: impl IntoIterator<Item = (N, ValueId)>,
     ) {
-        let outputs = outputs.into_iter();
-        self.outputs = outputs.map(|(name, value)| Output { name: name.into(), value }).collect();
+        for output in std::mem::take(&mut self.outputs) {
+            self.value_mut(output.value).graph_outputs -= 1;
+        }
+        for (name, value) in outputs {
+            self.value_mut(value).graph_outputs += 1;
+            self.outputs.push(Output { name: name.into(), value });
+        }
     }
 
     /// All nodes, in the order of their creation.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.nodes.node_indices().map(NodeId)
+    }
+
+    /// One more than the greatest index of a node.
+    pub fn node_bound(&self) -> usize {
+        self.nodes.node_indices().next_back().map_or(0, |node| node.index() + 1)
+    }
+
+    /// One more than the greatest index of a value.
+    pub fn value_bound(&self) -> usize {
+        self.values.len()
     }
 
     /// Number of nodes.
@@ -411,7 +453,7 @@ impl Graph {
 
     /// Whether a value is an output of the graph.
     pub fn is_output(&self, id: ValueId) -> bool {
-        self.outputs.iter().any(|output| output.value == id)
+        self.value(id).graph_outputs > 0
     }
 
     /// Makes a node read another value.
@@ -431,8 +473,10 @@ impl Graph {
         for user in self.users(old) {
             self.set_operand(user.node, user.operand as usize, new);
         }
-        for output in &mut self.outputs {
-            if output.value == old {
+        let moved = std::mem::take(&mut self.value_mut(old).graph_outputs);
+        if moved > 0 {
+            self.value_mut(new).graph_outputs += moved;
+            for output in self.outputs.iter_mut().filter(|output| output.value == old) {
                 output.value = new;
             }
         }
@@ -446,8 +490,12 @@ impl Graph {
         if read || outputs.iter().any(|value| self.is_output(*value)) {
             return false;
         }
-        self.inputs.retain(|input| !outputs.contains(input));
-        self.schedule.retain(|node| *node != id);
+        if self.nodes[id.0].kind == NodeKind::Input {
+            self.inputs.retain(|input| !outputs.contains(input));
+        }
+        if !self.schedule.is_empty() {
+            self.schedule.retain(|node| *node != id);
+        }
         for value in outputs {
             self.values[value.0 as usize] = None;
         }
@@ -478,12 +526,12 @@ impl Graph {
         (order.len() == self.nodes.node_count()).then_some(order)
     }
 
-    /// The schedule where there is one, else a topological order.
+    /// The schedule where there is one, else a topological order. Text prints nodes in it.
     ///
     /// # Panics
     /// If the graph has a cycle, which the structure verifier excludes.
     pub fn order(&self) -> Vec<NodeId> {
-        if self.stage == Stage::Scheduled {
+        if !self.schedule.is_empty() {
             return self.schedule.clone();
         }
         match self.try_topological_order() {

@@ -13,11 +13,14 @@ pub struct KernelSpec {
     /// Pairs of operand and output that may share one region: each element is read before it is
     /// written.
     pub in_place: Vec<InPlace>,
-    /// The output is the operand's bytes under another type: nothing runs.
+    /// The output is the operand's bytes under another type. Where the memory plan gives both the
+    /// same region nothing runs; where it does not, the kernel copies.
     pub alias: Option<InPlace>,
     /// Scratch memory in bytes.
     pub workspace: Dim,
-    /// Operands that may have gaps (a capacity layout); others must be contiguous.
+    /// Operands that may have gaps (a capacity layout), ascending; others must be contiguous, and
+    /// `insert_copies` sees to it. The state of an `append` may always have gaps, and so may its
+    /// result.
     pub strided_operands: Vec<u32>,
 }
 

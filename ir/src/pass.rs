@@ -52,6 +52,20 @@ pub struct PassContext {
     pub topology: Arc<Topology>,
     /// The kernels of the devices.
     pub kernels: Arc<dyn KernelLibrary>,
+    /// What passes found worth telling a curious user, in words; the driver takes them away after
+    /// each pass.
+    pub notes: Vec<String>,
+}
+
+impl PassContext {
+    /// A context without notes.
+    pub fn new(
+        options: PassOptions,
+        topology: Arc<Topology>,
+        kernels: Arc<dyn KernelLibrary>,
+    ) -> PassContext {
+        PassContext { options, topology, kernels, notes: Vec::new() }
+    }
 }
 
 /// Settings that passes read.
