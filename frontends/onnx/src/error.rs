@@ -178,9 +178,7 @@ pub enum ImportError {
         limit: usize,
     },
     /// Functions whose expansion is too large.
-    #[error(
-        "expanding the model's functions gives more than {limit} nodes, names and attribute elements"
-    )]
+    #[error("expanding the model's functions gives more than {limit} bytes of nodes and names")]
     ExpansionTooLarge {
         /// The limit.
         limit: u64,

@@ -4,17 +4,19 @@
 use crate::attributes::AttributeValue;
 use crate::convert::{self, NESTING_LIMIT, Scope, normalised};
 use crate::error::{ImportError, shown_domain};
-use crate::model::{GraphDef, NodeDef};
+use crate::model::{GraphDef, NodeDef, ValueInfo};
 use crate::names::Names;
 use crate::proto::FunctionProto;
 use crate::source::Source;
+use crate::tensors::TensorDef;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
-/// Nodes, operands and attribute elements that expansion may produce. Functions that each call
-/// the next one twice double it at every step, so a small file could ask for any size.
-const EXPANSION_LIMIT: u64 = 1 << 20;
+/// Bytes, roughly, that expansion may produce. Functions that each call the next one twice double
+/// their nodes at every step, and names grow with the depth, so a small file could ask for any
+/// size; real models stay below a hundredth of this.
+const EXPANSION_LIMIT: u64 = 128 << 20;
 
 /// An attribute of a function body whose value is an attribute of the call.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,7 +100,7 @@ pub(crate) fn inline(
         bodies: BTreeMap::new(),
         values,
         calls: Vec::new(),
-        produced: 0,
+        budget: Budget { produced: 0 },
     };
     inliner.graph(graph, 0)
 }
@@ -135,7 +137,7 @@ struct Inliner<'a> {
     values: Names,
     /// The functions that are being expanded, outermost first.
     calls: Vec<FunctionKey>,
-    produced: u64,
+    budget: Budget,
 }
 
 impl Inliner<'_> {
@@ -157,12 +159,6 @@ impl Inliner<'_> {
         depth: usize,
         out: &mut Vec<NodeDef>,
     ) -> Result<(), ImportError> {
-        if !self.calls.is_empty() {
-            self.produced = self.produced.saturating_add(size(&node));
-            if self.produced > EXPANSION_LIMIT {
-                return Err(ImportError::ExpansionTooLarge { limit: EXPANSION_LIMIT });
-            }
-        }
         for value in node.attributes.values_mut() {
             for subgraph in value.graphs_mut() {
                 *subgraph = self.graph(std::mem::take(subgraph), depth + 1)?;
@@ -237,6 +233,13 @@ impl Inliner<'_> {
                 return Err(twice(place(), formal, by.clone(), by));
             }
         }
+        let mut instance = Instance {
+            call,
+            defaults: &body.defaults,
+            values: &mut self.values,
+            budget: &mut self.budget,
+            scopes: Vec::new(),
+        };
         // A result that is also an operand, or that stands twice, needs a value of its own.
         let mut copies = Vec::new();
         for (formal, actual) in body.outputs.iter().zip(&call.outputs) {
@@ -255,7 +258,7 @@ impl Inliner<'_> {
                     return Err(twice(place(), output, "an input or another node".into(), by));
                 }
                 if !bound.contains_key(output) {
-                    let fresh = self.values.fresh(&format!("{}/{output}", call.name));
+                    let fresh = instance.fresh(output)?;
                     bound.insert(output.clone(), Some(fresh));
                 }
             }
@@ -264,14 +267,7 @@ impl Inliner<'_> {
             return Err(ImportError::UndefinedOutput { place: place(), value: output.clone() });
         }
 
-        let mut attributes = body.defaults.clone();
-        attributes.extend(call.attributes.clone());
-        let mut instance = Instance {
-            prefix: &call.name,
-            attributes: &attributes,
-            values: &mut self.values,
-            scopes: vec![bound],
-        };
+        instance.scopes.push(bound);
         let mut nodes = Vec::with_capacity(body.nodes.len());
         for node in &body.nodes {
             let mut node = node.clone();
@@ -303,23 +299,34 @@ impl Inliner<'_> {
 
 /// One call of a function: what its names and attributes stand for.
 struct Instance<'a> {
-    prefix: &'a str,
-    attributes: &'a BTreeMap<String, AttributeValue>,
+    call: &'a NodeDef,
+    defaults: &'a BTreeMap<String, AttributeValue>,
     values: &'a mut Names,
+    budget: &'a mut Budget,
     /// Names of the body and of the subgraphs around the node, innermost last. `None` is an
     /// operand that the call leaves out.
     scopes: Vec<BTreeMap<String, Option<String>>>,
 }
 
 impl Instance<'_> {
+    fn fresh(&mut self, name: &str) -> Result<String, ImportError> {
+        self.budget.charge(self.call.name.len() + name.len())?;
+        Ok(self.values.fresh(&format!("{}/{name}", self.call.name)))
+    }
+
     fn node(&mut self, node: &mut NodeDef) -> Result<(), ImportError> {
-        for input in &mut node.inputs {
-            let Some(name) = input else { continue };
-            match self.lookup(name) {
-                Some(value) => *input = value.clone(),
+        self.budget.charge(size_of::<NodeDef>() + self.call.name.len() + node.name.len())?;
+        node.name = format!("{}/{}", self.call.name, node.name);
+        for operand in node.inputs.iter_mut().chain(&mut node.outputs) {
+            let Some(name) = operand else { continue };
+            match self.lookup(name).cloned() {
+                Some(value) => {
+                    self.budget.charge(value.as_ref().map_or(0, String::len))?;
+                    *operand = value;
+                }
                 None => {
                     return Err(ImportError::UndefinedValue {
-                        node: format!("{}/{}", self.prefix, node.name),
+                        node: node.name.clone(),
                         op: node.op_type.clone(),
                         value: name.clone(),
                     });
@@ -329,12 +336,8 @@ impl Instance<'_> {
         while node.inputs.last().is_some_and(Option::is_none) {
             node.inputs.pop();
         }
-        for output in &mut node.outputs {
-            if let Some(value) = output.as_ref().and_then(|name| self.lookup(name)) {
-                *output = value.clone();
-            }
-        }
         for value in node.attributes.values_mut() {
+            self.budget.charge(value_size(value))?;
             for subgraph in value.graphs_mut() {
                 self.graph(subgraph)?;
             }
@@ -342,11 +345,12 @@ impl Instance<'_> {
         // The call's attributes are in the caller's names already, graphs among them too. One
         // that the call leaves out and that has no default is absent in the body as well.
         for (name, reference) in std::mem::take(&mut node.references) {
-            if let Some(value) = self.attributes.get(&reference.target) {
+            let given = self.call.attributes.get(&reference.target);
+            if let Some(value) = given.or_else(|| self.defaults.get(&reference.target)) {
+                self.budget.charge(value_size(value))?;
                 node.attributes.insert(name, value.clone());
             }
         }
-        node.name = format!("{}/{}", self.prefix, node.name);
         Ok(())
     }
 
@@ -359,7 +363,7 @@ impl Instance<'_> {
         let results = graph.nodes.iter().flat_map(|node| node.outputs.iter().flatten());
         for name in inputs.chain(constants).chain(results) {
             if !bound.contains_key(name) {
-                let fresh = self.values.fresh(&format!("{}/{name}", self.prefix));
+                let fresh = self.fresh(name)?;
                 bound.insert(name.clone(), Some(fresh));
             }
         }
@@ -376,7 +380,7 @@ impl Instance<'_> {
         for info in &mut graph.outputs {
             if !self.rename(&mut info.name) {
                 return Err(ImportError::UndefinedOutput {
-                    place: format!("graph `{}` in `{}`", graph.name, self.prefix),
+                    place: format!("graph `{}` in `{}`", graph.name, self.call.name),
                     value: info.name.clone(),
                 });
             }
@@ -422,24 +426,57 @@ fn too_deep(place: String) -> ImportError {
     ImportError::TooDeep { place, limit: NESTING_LIMIT }
 }
 
-/// What a node counts towards the limit; nodes of its subgraphs count for themselves.
-fn size(node: &NodeDef) -> u64 {
-    let elements = node.attributes.values().map(|value| match value {
-        AttributeValue::Ints(values) => values.len(),
-        AttributeValue::Floats(values) => values.len(),
-        AttributeValue::Strings(values) => values.len(),
-        AttributeValue::Tensors(tensors) => tensors.len(),
+/// What expansion has produced so far.
+struct Budget {
+    produced: u64,
+}
+
+impl Budget {
+    fn charge(&mut self, bytes: usize) -> Result<(), ImportError> {
+        self.produced = self.produced.saturating_add(bytes as u64);
+        if self.produced > EXPANSION_LIMIT {
+            return Err(ImportError::ExpansionTooLarge { limit: EXPANSION_LIMIT });
+        }
+        Ok(())
+    }
+}
+
+/// Bytes, roughly, of a copy of the value. The data of tensors and strings is shared.
+fn value_size(value: &AttributeValue) -> usize {
+    let elements = match value {
+        AttributeValue::Ints(values) => values.len().saturating_mul(size_of::<i64>()),
+        AttributeValue::Floats(values) => values.len().saturating_mul(size_of::<f32>()),
+        AttributeValue::Strings(values) => values.len().saturating_mul(size_of::<bytes::Bytes>()),
+        AttributeValue::Tensors(tensors) => tensors.iter().map(tensor_size).sum(),
+        AttributeValue::Tensor(tensor) => tensor_size(tensor),
         AttributeValue::Graph(_) | AttributeValue::Graphs(_) => {
-            let graphs = value.graphs().iter();
-            graphs.map(|graph| graph.inputs.len() + graph.initializers.len() + 1).sum()
+            value.graphs().iter().map(graph_size).sum()
         }
         AttributeValue::Int(_)
         | AttributeValue::Float(_)
         | AttributeValue::String(_)
-        | AttributeValue::Tensor(_)
-        | AttributeValue::Unsupported(_) => 1,
-    });
-    (1 + node.inputs.len() + node.outputs.len()) as u64 + elements.sum::<usize>() as u64
+        | AttributeValue::Unsupported(_) => 0,
+    };
+    elements.saturating_add(size_of::<AttributeValue>())
+}
+
+fn tensor_size(tensor: &TensorDef) -> usize {
+    size_of::<TensorDef>() + tensor.name.len() + tensor.shape.len().saturating_mul(8)
+}
+
+fn graph_size(graph: &GraphDef) -> usize {
+    let infos = graph.inputs.iter().chain(&graph.outputs).chain(&graph.value_infos);
+    let infos: usize = infos.map(|info| size_of::<ValueInfo>() + info.name.len()).sum();
+    let constants: usize = graph.initializers.iter().map(tensor_size).sum();
+    let nodes: usize = graph.nodes.iter().map(node_size).sum();
+    infos.saturating_add(constants).saturating_add(nodes)
+}
+
+fn node_size(node: &NodeDef) -> usize {
+    let operands = node.inputs.iter().chain(&node.outputs).flatten();
+    let operands: usize = operands.map(|name| size_of::<String>() + name.len()).sum();
+    let attributes: usize = node.attributes.values().map(value_size).sum();
+    (size_of::<NodeDef>() + node.name.len()).saturating_add(operands).saturating_add(attributes)
 }
 
 #[cfg(test)]

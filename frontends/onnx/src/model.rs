@@ -42,6 +42,7 @@ pub struct Model {
 /// A graph: the main one, or a branch or body of `If`, `Loop` and `Scan`.
 ///
 /// A node of a subgraph may read values of the graphs around it, and so may a subgraph's output.
+/// A subgraph may define a name that a graph around it defines too; inside, its own counts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GraphDef {
     /// Name; may be empty.

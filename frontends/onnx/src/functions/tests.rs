@@ -237,6 +237,27 @@ fn long_chains_and_large_expansions_are_refused() {
 }
 
 #[test]
+fn long_names_count_as_well() {
+    // Each of the body's many nodes would carry the long names of the call.
+    let long = "x".repeat(1 << 20);
+    let body = |read: &str| -> Vec<NodeProto> {
+        let result = |index: usize| if index == 0 { "r".into() } else { format!("t{index}") };
+        (0..1000).map(|index| node("", "Neg", &[read], &[&result(index)])).collect()
+    };
+    let op = function("F", &["a"], body("a"), &["r"]);
+    let named = vec![call(&long, "F", &["x"], &["y"])];
+    assert!(
+        error(&with(vec![op.clone()], graph(&["x"], named, &["y"])))
+            .starts_with("expanding the model's functions gives more")
+    );
+    let reading = vec![call("c", "F", &[&long], &["y"])];
+    assert!(
+        error(&with(vec![op], graph(&[&long], reading, &["y"])))
+            .starts_with("expanding the model's functions gives more")
+    );
+}
+
+#[test]
 fn wrong_calls_and_bodies_are_refused() {
     let neg = || vec![node("n", "Neg", &["a"], &["r"])];
     let calling = |op: FunctionProto, inputs: &[&str]| {
