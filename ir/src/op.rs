@@ -297,6 +297,73 @@ pub mod check {
         })
     }
 
+    /// An attribute's list has one item for each of `expected` dimensions.
+    pub fn length(name: &str, found: usize, expected: usize) -> Result<(), TypeError> {
+        if found == expected {
+            return Ok(());
+        }
+        Err(TypeError::invalid(format!("`{name}` has {found} items, expected {expected}")))
+    }
+
+    /// A dimension is not known to be negative.
+    pub fn not_negative(dim: &Dim, what: &str) -> Result<(), TypeError> {
+        match dim.as_constant() {
+            Some(value) if value < 0 => {
+                Err(TypeError::invalid(format!("{what} is {value}, but cannot be negative")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A dimension is not known to be greater than another.
+    pub fn at_most(dim: &Dim, limit: &Dim, what: &str) -> Result<(), TypeError> {
+        match (dim.clone() - limit.clone()).as_constant() {
+            Some(excess) if excess > 0 => {
+                Err(TypeError::invalid(format!("{dim} {what}, but at most {limit} fit")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Operand `index` holds indices: i32 or i64.
+    pub fn index_dtype(operands: &[TensorType], index: usize) -> Result<DType, TypeError> {
+        dtype(operands, index, "i32 or i64", |found| matches!(found, DType::I32 | DType::I64))
+    }
+
+    /// Outside the axis, indices that stand for single elements reach no further than the data.
+    pub fn indices_fit(
+        data: &[Dim],
+        indices: &[Dim],
+        axis: crate::types::Axis,
+    ) -> Result<(), TypeError> {
+        for (i, (data, indices)) in data.iter().zip(indices).enumerate() {
+            if i != axis.index() {
+                at_most(indices, data, &format!("indices in dimension {i}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The length of the index tuples in the innermost dimension of operand `indices`, which must
+    /// be a constant; with `batch` shared outer dimensions they fit operand `data`.
+    pub fn index_tuple(
+        operands: &[TensorType],
+        data: usize,
+        indices: usize,
+        batch: usize,
+    ) -> Result<usize, TypeError> {
+        rank_at_least(operands, data, batch + 1)?;
+        rank_at_least(operands, indices, batch + 1)?;
+        let limit = operands[data].rank() - batch;
+        let tuple = operands[indices].shape.last().cloned().unwrap_or(Dim::ZERO);
+        let length = tuple.as_constant().and_then(|tuple| usize::try_from(tuple).ok());
+        length.filter(|length| *length <= limit).ok_or_else(|| {
+            TypeError::invalid(format!(
+                "index tuples have {tuple} items, expected a constant of at most {limit}"
+            ))
+        })
+    }
+
     /// The shape to which two shapes broadcast, NumPy's way: aligned at the innermost dimension,
     /// and a dimension of 1 stretches.
     pub fn broadcast(left: &[Dim], right: &[Dim]) -> Result<Vec<Dim>, TypeError> {

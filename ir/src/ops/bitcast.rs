@@ -2,7 +2,7 @@
 
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::op::{Meaning, OpDef, TypeError};
+use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::TensorType;
 use crate::operator;
 
@@ -19,11 +19,27 @@ operator! {
 impl OpDef for Bitcast {
     const MNEMONIC: &'static str = "bitcast";
 
-    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!("bitcast: infer")
+    fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [x] = check::arity(operands)?;
+        let result = TensorType::new(self.dtype, self.shape.clone());
+        check::equal(&byte_len(x), &byte_len(&result), "sizes in bytes")?;
+        Ok(vec![result])
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
         todo!("bitcast: meaning")
+    }
+
+    fn operations(&self, _operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        Dim::ZERO
+    }
+}
+
+/// Size in bytes, packed.
+fn byte_len(ty: &TensorType) -> Dim {
+    let elements = ty.elements();
+    match i64::from(ty.dtype.bits()) {
+        4 => elements.ceil_div(&Dim::from(2)).unwrap_or(Dim::ZERO),
+        bits => elements * Dim::from(bits / 8),
     }
 }

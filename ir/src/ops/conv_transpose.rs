@@ -1,6 +1,10 @@
 //! `conv_transpose`: its attributes, inference and meaning; nothing of any other operator.
 
-use crate::op::{Meaning, OpDef, TypeError};
+use super::conv::{check_bias, check_divisible, check_groups};
+use super::window::Window;
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::TensorType;
 use crate::operator;
 
@@ -32,11 +36,66 @@ operator! {
 impl OpDef for ConvTranspose {
     const MNEMONIC: &'static str = "conv_transpose";
 
-    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!("conv_transpose: infer")
+    fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let (x, weights) = if self.bias {
+            let [x, weights, _] = check::arity(operands)?;
+            (x, weights)
+        } else {
+            let [x, weights] = check::arity(operands)?;
+            (x, weights)
+        };
+        check::rank_at_least(operands, 0, 3)?;
+        check::rank(operands, 1, x.rank())?;
+        let dtype = check::dtype(operands, 0, "a floating-point type", DType::is_float)?;
+        check::dtype_is(operands, 1, dtype)?;
+        let window = self.window();
+        window.check(x.rank() - 2)?;
+        check::length("output_padding", self.output_padding.len(), x.rank() - 2)?;
+        if let Some(amount) = self.output_padding.iter().find(|amount| **amount < 0) {
+            return Err(TypeError::invalid(format!("an output padding of {amount}")));
+        }
+        let groups = check_groups(self.groups)?;
+        check::equal(&x.shape[1], &weights.shape[0], "channels of the operand and the weights")?;
+        check_divisible(&x.shape[1], &groups)?;
+        let mut shape = vec![x.shape[0].clone(), weights.shape[1].clone() * groups];
+        for (axis, (extent, kernel)) in x.shape[2..].iter().zip(&weights.shape[2..]).enumerate() {
+            let [stride, added, before, after] = [
+                self.strides[axis],
+                self.output_padding[axis],
+                self.before[axis],
+                self.after[axis],
+            ]
+            .map(Dim::from);
+            let whole = (extent.clone() - Dim::ONE) * stride + window.reach(axis, kernel);
+            let size = whole + added - before - after;
+            check::not_negative(&size, "a spatial dimension of the result")?;
+            shape.push(size);
+        }
+        let result = TensorType::new(dtype, shape);
+        if self.bias {
+            check_bias(operands, &result)?;
+        }
+        Ok(vec![result])
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
         todo!("conv_transpose: meaning")
+    }
+
+    fn operations(&self, operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        let [x, weights, ..] = operands else { return Dim::ZERO };
+        let taps: Dim = weights.shape[1..].iter().cloned().product();
+        Dim::from(2) * taps * x.elements()
+    }
+}
+
+impl ConvTranspose {
+    fn window(&self) -> Window<'_> {
+        Window {
+            strides: &self.strides,
+            dilations: &self.dilations,
+            before: &self.before,
+            after: &self.after,
+        }
     }
 }

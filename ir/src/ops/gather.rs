@@ -1,6 +1,7 @@
 //! `gather`: its attributes, inference and meaning; nothing of any other operator.
 
-use crate::op::{Meaning, OpDef, TypeError};
+use crate::dim::Dim;
+use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::{Axis, TensorType};
 use crate::operator;
 
@@ -18,11 +19,21 @@ operator! {
 impl OpDef for Gather {
     const MNEMONIC: &'static str = "gather";
 
-    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!("gather: infer")
+    fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [data, indices] = check::arity(operands)?;
+        check::axis(self.axis, data.rank())?;
+        check::index_dtype(operands, 1)?;
+        let mut shape = data.shape.clone();
+        let axis = self.axis.index();
+        shape.splice(axis..=axis, indices.shape.iter().cloned());
+        Ok(vec![TensorType::new(data.dtype, shape)])
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
         todo!("gather: meaning")
+    }
+
+    fn operations(&self, _operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        Dim::ZERO
     }
 }

@@ -1,6 +1,8 @@
 //! `grid_sample`: its attributes, inference and meaning; nothing of any other operator.
 
-use crate::op::{Meaning, OpDef, TypeError};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::TensorType;
 use crate::{attribute_words, operator};
 
@@ -46,8 +48,19 @@ attribute_words! {
 impl OpDef for GridSample {
     const MNEMONIC: &'static str = "grid_sample";
 
-    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!("grid_sample: infer")
+    fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [x, grid] = check::arity(operands)?;
+        check::rank_at_least(operands, 0, 3)?;
+        check::rank(operands, 1, x.rank())?;
+        check::dtype(operands, 0, "a number", |dtype| dtype != DType::Bool)?;
+        check::dtype(operands, 1, "a floating-point type", DType::is_float)?;
+        let spatial = x.rank() - 2;
+        check::equal(&x.shape[0], &grid.shape[0], "batch of the operand and the grid")?;
+        let coordinates = Dim::from(spatial as i64);
+        check::equal(&grid.shape[spatial + 1], &coordinates, "coordinates in the grid")?;
+        let mut shape = x.shape[..2].to_vec();
+        shape.extend_from_slice(&grid.shape[1..=spatial]);
+        Ok(vec![TensorType::new(x.dtype, shape)])
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {

@@ -113,6 +113,7 @@ operators! {
 }
 
 mod scalar_table;
+mod window;
 pub use scalar_table::*;
 
 impl Op {

@@ -2,19 +2,21 @@
 
 use crate::attribute::Float;
 use crate::dim::Dim;
-use crate::op::{Meaning, OpDef, TypeError};
+use crate::dtype::DType;
+use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::TensorType;
 use crate::{attribute_words, operator};
 
 operator! {
     /// Resamples to another size. (ONNX Resize, opset 19)
     ///
-    /// Operand: x; result: `sizes`. All lists have one item for each dimension of x; a scale of 1 leaves its
-    /// dimension alone.
+    /// Operand: x; result: `sizes`. Lists have one item for each dimension of x, `roi` two; a scale
+    /// of 1 leaves its dimension alone if the size is the operand's too.
     Resize {
         /// Shape of the result.
         sizes: Vec<Dim>,
-        /// Output size over input size as the coordinate transformation uses it.
+        /// Output size over input size as the coordinate transformation uses it; empty if it is
+        /// their exact ratio, which may depend on symbols.
         scales: Vec<Float>,
         /// Interpolation.
         mode: ResizeMode,
@@ -82,8 +84,29 @@ attribute_words! {
 impl OpDef for Resize {
     const MNEMONIC: &'static str = "resize";
 
-    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!("resize: infer")
+    fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [x] = check::arity(operands)?;
+        check::dtype(operands, 0, "a number", |dtype| dtype != DType::Bool)?;
+        check::length("sizes", self.sizes.len(), x.rank())?;
+        for size in &self.sizes {
+            check::not_negative(size, "a size")?;
+        }
+        if !self.scales.is_empty() {
+            check::length("scales", self.scales.len(), x.rank())?;
+        }
+        if let Some(scale) = self.scales.iter().find(|s| !(s.0.is_finite() && s.0 > 0.0)) {
+            return Err(TypeError::invalid(format!("a scale of {}", scale.0)));
+        }
+        let bounds = match self.coordinates {
+            CoordinateMode::TfCropAndResize => 2 * x.rank(),
+            CoordinateMode::HalfPixel
+            | CoordinateMode::HalfPixelSymmetric
+            | CoordinateMode::PytorchHalfPixel
+            | CoordinateMode::AlignCorners
+            | CoordinateMode::Asymmetric => 0,
+        };
+        check::length("roi", self.roi.len(), bounds)?;
+        Ok(vec![TensorType::new(x.dtype, self.sizes.clone())])
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {

@@ -1,6 +1,7 @@
 //! `scatter_nd`: its attributes, inference and meaning; nothing of any other operator.
 
-use crate::op::{Meaning, OpDef, TypeError};
+use crate::dim::Dim;
+use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::ops::ScatterReduction;
 use crate::types::TensorType;
 use crate::operator;
@@ -18,8 +19,18 @@ operator! {
 impl OpDef for ScatterNd {
     const MNEMONIC: &'static str = "scatter_nd";
 
-    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!("scatter_nd: infer")
+    fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [data, indices, updates] = check::arity(operands)?;
+        check::index_dtype(operands, 1)?;
+        check::dtype_is(operands, 2, data.dtype)?;
+        let tuple = check::index_tuple(operands, 0, 1, 0)?;
+        let outer = &indices.shape[..indices.rank() - 1];
+        let expected: Vec<&Dim> = outer.iter().chain(&data.shape[tuple..]).collect();
+        check::rank(operands, 2, expected.len())?;
+        for (axis, (e, u)) in expected.into_iter().zip(&updates.shape).enumerate() {
+            check::equal(e, u, &format!("dimension {axis} of the updates"))?;
+        }
+        Ok(vec![data.clone()])
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
