@@ -1,1 +1,9 @@
-//! Execution of scheduled programs; never changes a graph.
+//! Executes scheduled programs: the CPU executor, sessions with states, and graph bundles; must
+//! never depend on passes or frontends.
+
+pub mod cpu;
+pub mod session;
+pub mod weights;
+
+pub use cpu::library::CpuLibrary;
+pub use session::{RunOptions, Session, SessionError};
