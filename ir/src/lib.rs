@@ -15,6 +15,8 @@ pub mod recipe;
 pub mod scalar;
 pub mod schedule;
 pub mod tensor;
+#[doc(hidden)]
+pub mod testing;
 pub mod text;
 pub mod topology;
 pub mod types;

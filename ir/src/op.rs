@@ -224,6 +224,14 @@ pub mod check {
             .map_err(|_| TypeError::Arity { expected: N.to_string(), found: operands.len() })
     }
 
+    /// Exactly `expected` operands, where attributes decide how many.
+    pub fn count(operands: &[TensorType], expected: usize) -> Result<(), TypeError> {
+        if operands.len() == expected {
+            return Ok(());
+        }
+        Err(TypeError::Arity { expected: expected.to_string(), found: operands.len() })
+    }
+
     /// At least `least` operands.
     pub fn at_least(operands: &[TensorType], least: usize) -> Result<(), TypeError> {
         if operands.len() >= least {
@@ -362,6 +370,20 @@ pub mod check {
                 "index tuples have {tuple} items, expected a constant of at most {limit}"
             ))
         })
+    }
+
+    /// A shape broadcasts to another, NumPy's way, without stretching that one.
+    pub fn broadcasts_to(from: &[Dim], to: &[Dim]) -> Result<(), TypeError> {
+        if from.len() > to.len() {
+            let (from, to) = (from.len(), to.len());
+            return Err(TypeError::invalid(format!("rank {from} does not broadcast to {to}")));
+        }
+        let inner = &to[to.len() - from.len()..];
+        from.iter()
+            .zip(inner)
+            .enumerate()
+            .filter(|(_, (f, _))| !f.is(1))
+            .try_for_each(|(i, (f, t))| equal(f, t, &format!("broadcast dimension {i}")))
     }
 
     /// The shape to which two shapes broadcast, NumPy's way: aligned at the innermost dimension,

@@ -1,6 +1,8 @@
 //! `arg_reduce`: its attributes, inference and meaning; nothing of any other operator.
 
-use crate::op::{Meaning, OpDef, TypeError};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::{Axis, TensorType};
 use crate::{attribute_words, operator};
 
@@ -31,8 +33,19 @@ attribute_words! {
 impl OpDef for ArgReduce {
     const MNEMONIC: &'static str = "arg_reduce";
 
-    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!("arg_reduce: infer")
+    fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [x] = check::arity(operands)?;
+        check::axis(self.axis, x.rank())?;
+        if x.shape[self.axis.index()].is(0) {
+            return Err(TypeError::invalid(format!("no element along axis {}", self.axis)));
+        }
+        let mut shape = x.shape.clone();
+        if self.keep {
+            shape[self.axis.index()] = Dim::ONE;
+        } else {
+            shape.remove(self.axis.index());
+        }
+        Ok(vec![TensorType::new(DType::I64, shape)])
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {

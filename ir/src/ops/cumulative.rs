@@ -1,6 +1,7 @@
 //! `cumulative`: its attributes, inference and meaning; nothing of any other operator.
 
-use crate::op::{Meaning, OpDef, TypeError};
+use crate::dtype::DType;
+use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::{Axis, TensorType};
 use crate::{attribute_words, operator};
 
@@ -31,8 +32,11 @@ attribute_words! {
 impl OpDef for Cumulative {
     const MNEMONIC: &'static str = "cumulative";
 
-    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!("cumulative: infer")
+    fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [x] = check::arity(operands)?;
+        check::dtype(operands, 0, "a number", |d| d != DType::Bool)?;
+        check::axis(self.axis, x.rank())?;
+        Ok(vec![x.clone()])
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {

@@ -1,7 +1,8 @@
 //! `dims`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{Meaning, OpDef, TypeError};
+use crate::dtype::DType;
+use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::TensorType;
 use crate::operator;
 
@@ -18,8 +19,9 @@ operator! {
 impl OpDef for Dims {
     const MNEMONIC: &'static str = "dims";
 
-    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!("dims: infer")
+    fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        check::arity::<0>(operands)?;
+        Ok(vec![TensorType::new(DType::I64, vec![Dim::from(self.values.len() as i64)])])
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {

@@ -1,7 +1,9 @@
 //! `group_norm`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::attribute::Float;
-use crate::op::{Meaning, OpDef, TypeError};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::TensorType;
 use crate::operator;
 
@@ -21,8 +23,23 @@ operator! {
 impl OpDef for GroupNorm {
     const MNEMONIC: &'static str = "group_norm";
 
-    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!("group_norm: infer")
+    fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [x, _, _] = check::arity(operands)?;
+        check::rank_at_least(operands, 0, 2)?;
+        let channels = &x.shape[1];
+        if self.groups < 1 || channels.exact_div(&Dim::from(self.groups)).is_none() {
+            return Err(TypeError::invalid(format!(
+                "{} groups do not divide {channels} channels",
+                self.groups
+            )));
+        }
+        check::dtype(operands, 0, "a float", DType::is_float)?;
+        for index in 1..3 {
+            check::dtype(operands, index, "a float", DType::is_float)?;
+            check::rank(operands, index, 1)?;
+            check::equal(channels, &operands[index].shape[0], "channels")?;
+        }
+        Ok(vec![x.clone()])
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {

@@ -2,7 +2,7 @@
 
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::op::{Meaning, OpDef, TypeError};
+use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::{Axis, TensorType};
 use crate::operator;
 
@@ -23,8 +23,13 @@ operator! {
 impl OpDef for Iota {
     const MNEMONIC: &'static str = "iota";
 
-    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!("iota: infer")
+    fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        check::arity::<0>(operands)?;
+        check::axis(self.axis, self.shape.len())?;
+        if self.dtype == DType::Bool {
+            return Err(TypeError::invalid("iota counts in an integer or a float type, not bool"));
+        }
+        Ok(vec![TensorType::new(self.dtype, self.shape.clone())])
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {

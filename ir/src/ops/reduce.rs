@@ -1,6 +1,8 @@
 //! `reduce`: its attributes, inference and meaning; nothing of any other operator.
 
-use crate::op::{Meaning, OpDef, TypeError};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::{Axis, TensorType};
 use crate::{attribute_words, operator};
 
@@ -37,8 +39,29 @@ attribute_words! {
 impl OpDef for Reduce {
     const MNEMONIC: &'static str = "reduce";
 
-    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!("reduce: infer")
+    fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [x] = check::arity(operands)?;
+        match self.kind {
+            ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Prod => {
+                check::dtype(operands, 0, "a number", |d| d != DType::Bool)?;
+            }
+            ReduceKind::Max | ReduceKind::Min => {}
+        }
+        for axis in &self.axes {
+            check::axis(*axis, x.rank())?;
+        }
+        if !self.axes.is_sorted_by(|a, b| a < b) {
+            return Err(TypeError::invalid("reduced axes must ascend, each once"));
+        }
+        let mut shape = Vec::with_capacity(x.rank());
+        for (index, dim) in x.shape.iter().enumerate() {
+            if !self.axes.contains(&Axis::from(index)) {
+                shape.push(dim.clone());
+            } else if self.keep {
+                shape.push(Dim::ONE);
+            }
+        }
+        Ok(vec![TensorType::new(x.dtype, shape)])
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {

@@ -1,7 +1,8 @@
 //! `rms_norm`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::attribute::Float;
-use crate::op::{Meaning, OpDef, TypeError};
+use crate::dtype::DType;
+use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::{Axis, TensorType};
 use crate::operator;
 
@@ -21,8 +22,14 @@ operator! {
 impl OpDef for RmsNorm {
     const MNEMONIC: &'static str = "rms_norm";
 
-    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!("rms_norm: infer")
+    fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [x, scale] = check::arity(operands)?;
+        check::axis(self.axis, x.rank())?;
+        for index in 0..2 {
+            check::dtype(operands, index, "a float", DType::is_float)?;
+        }
+        check::broadcasts_to(&scale.shape, &x.shape)?;
+        Ok(vec![x.clone()])
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {

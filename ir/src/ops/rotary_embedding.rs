@@ -1,6 +1,8 @@
 //! `rotary_embedding`: its attributes, inference and meaning; nothing of any other operator.
 
-use crate::op::{Meaning, OpDef, TypeError};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::TensorType;
 use crate::operator;
 
@@ -18,8 +20,27 @@ operator! {
 impl OpDef for RotaryEmbedding {
     const MNEMONIC: &'static str = "rotary_embedding";
 
-    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!("rotary_embedding: infer")
+    fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [x, cos, sin] = check::arity(operands)?;
+        check::dtype(operands, 0, "a float", DType::is_float)?;
+        check::rank(operands, 0, 4)?;
+        for (index, table) in [(1, cos), (2, sin)] {
+            check::dtype_is(operands, index, x.dtype)?;
+            check::rank(operands, index, 3)?;
+            if !table.shape[0].is(1) {
+                check::equal(&x.shape[0], &table.shape[0], "batch")?;
+            }
+            check::equal(&x.shape[2], &table.shape[1], "sequence")?;
+        }
+        check::equal(&cos.shape[2], &sin.shape[2], "rotated pairs")?;
+        let rotated = Dim::from(2) * cos.shape[2].clone();
+        if (x.shape[3].clone() - rotated.clone()).as_constant().is_some_and(|rest| rest < 0) {
+            return Err(TypeError::invalid(format!(
+                "{rotated} elements to rotate in rows of {}",
+                x.shape[3]
+            )));
+        }
+        Ok(vec![x.clone()])
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {

@@ -1,6 +1,7 @@
 //! `softmax`: its attributes, inference and meaning; nothing of any other operator.
 
-use crate::op::{Meaning, OpDef, TypeError};
+use crate::dtype::DType;
+use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::{Axis, TensorType};
 use crate::operator;
 
@@ -15,8 +16,11 @@ operator! {
 impl OpDef for Softmax {
     const MNEMONIC: &'static str = "softmax";
 
-    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!("softmax: infer")
+    fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [x] = check::arity(operands)?;
+        check::dtype(operands, 0, "a float", DType::is_float)?;
+        check::axis(self.axis, x.rank())?;
+        Ok(vec![x.clone()])
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {

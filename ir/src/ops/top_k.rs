@@ -1,7 +1,8 @@
 //! `top_k`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{Meaning, OpDef, TypeError};
+use crate::dtype::DType;
+use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::{Axis, TensorType};
 use crate::operator;
 
@@ -22,8 +23,18 @@ operator! {
 impl OpDef for TopK {
     const MNEMONIC: &'static str = "top_k";
 
-    fn infer(&self, _operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!("top_k: infer")
+    fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [x] = check::arity(operands)?;
+        check::axis(self.axis, x.rank())?;
+        let extent = &x.shape[self.axis.index()];
+        if let (Some(k), Some(extent)) = (self.k.as_constant(), extent.as_constant())
+            && !(0..=extent).contains(&k)
+        {
+            return Err(TypeError::invalid(format!("{k} elements of a dimension of {extent}")));
+        }
+        let mut shape = x.shape.clone();
+        shape[self.axis.index()] = self.k.clone();
+        Ok(vec![TensorType::new(x.dtype, shape.clone()), TensorType::new(DType::I64, shape)])
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
