@@ -89,14 +89,7 @@ fn flipped_bits_never_panic() {
 #[test]
 fn random_damage_never_panics() {
     let bytes = varied().encode_to_vec();
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = |bound: usize| {
-        // A step of xorshift64.
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % bound as u64) as usize
-    };
+    let mut random = random();
     for _ in 0..4000 {
         let mut damaged = bytes.clone();
         for _ in 0..1 + random(8) {
@@ -116,6 +109,78 @@ fn random_damage_never_panics() {
             }
         }
         drop(exercise(damaged));
+    }
+}
+
+/// Damaged bytes seldom decode, so this damages messages: names, calls, attributes, shapes.
+#[test]
+fn rewired_models_never_panic() {
+    let mut random = random();
+    let mut loaded = 0;
+    for _ in 0..4000 {
+        let mut model = varied();
+        model.functions.push(model.functions[0].clone());
+        model.functions[1].name = Some("Other".into());
+        for _ in 0..1 + random(4) {
+            let function = random(4);
+            let nodes = match model.functions.get_mut(function) {
+                Some(function) => &mut function.node,
+                None => &mut model.graph.get_or_insert_default().node,
+            };
+            rewire(nodes, &mut random);
+        }
+        let main = model.graph.get_or_insert_default();
+        if random(8) == 0 {
+            let position = random(main.initializer.len());
+            main.initializer[position].dims = vec![random(8) as i64 - 1, 1 << random(63)];
+        }
+        loaded += usize::from(exercise(model.encode_to_vec()).is_ok());
+    }
+    assert!((40..3960).contains(&loaded), "{loaded}");
+}
+
+fn rewire(nodes: &mut Vec<NodeProto>, random: &mut impl FnMut(usize) -> usize) {
+    const NAMES: [&str; 10] = ["x", "h", "w", "g", "y", "a", "b", "t", "r", ""];
+    const OPS: [&str; 3] = ["Square", "Other", "Neg"];
+    let position = random(nodes.len());
+    let node = &mut nodes[position];
+    match random(7) {
+        0 => node.input.push(NAMES[random(10)].into()),
+        1 => node.output.push(NAMES[random(10)].into()),
+        2 => {
+            let count = node.input.len();
+            if let Some(input) = node.input.get_mut(random(count.max(1))) {
+                *input = NAMES[random(10)].into();
+            }
+        }
+        3 => {
+            node.op_type = Some(OPS[random(3)].into());
+            node.domain = Some("local".into());
+        }
+        4 => drop(node.input.pop()),
+        5 => {
+            for attribute in &mut node.attribute {
+                if let Some(inner) = &mut attribute.g {
+                    return rewire(&mut inner.node, random);
+                }
+            }
+            node.attribute.push(reference("k", "k"));
+        }
+        _ => {
+            let copy = node.clone();
+            nodes.push(copy);
+        }
+    }
+}
+
+/// Numbers below the given bound, the same in every run (xorshift64).
+fn random() -> impl FnMut(usize) -> usize {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    move |bound| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % bound as u64) as usize
     }
 }
 
