@@ -95,7 +95,7 @@ fn types_that_npz_lacks_are_refused_before_anything_is_written() {
     for dtype in DType::ALL.into_iter().filter(|dtype| !npy::holds(*dtype)) {
         let tensors = Tensors::from([("x".to_owned(), random_tensor(dtype, &[3], 1))]);
         let message = write(&path, &tensors).expect_err("no such type").to_string();
-        assert!(message.contains(&format!("array `x`")), "{message}");
+        assert!(message.contains("array `x`"), "{message}");
         assert!(message.contains("write a `.safetensors` file instead"), "{message}");
         assert!(!path.exists());
     }

@@ -10,9 +10,14 @@ use std::path::Path;
 /// Folders that hold nothing of ours, wherever they stand.
 const SKIPPED_FOLDERS: &[&str] = &[".git", "target", "__pycache__"];
 
-/// Files from others that stay byte for byte as they came; `THIRD-PARTY.md` names them too.
-const FROM_OTHERS: &[&str] =
-    &["LICENSE-APACHE", "frontends/onnx/proto/", "tests/fixtures/tokenizer/vocab.txt"];
+/// Files from others that stay byte for byte as they came, and where `THIRD-PARTY.md` says whose
+/// they are. A path that ends with `/` is a folder.
+const FROM_OTHERS: &[&str] = &[
+    "LICENSE-APACHE",
+    "frontends/onnx/src/proto/onnx.proto",
+    "frontends/onnx/src/proto/LICENSE",
+    "tests/fixtures/tokenizer/vocab.txt",
+];
 
 /// Endings of the files that rules read; all else is taken as binary.
 const TEXT_ENDINGS: &[&str] =
@@ -127,9 +132,20 @@ mod tests {
     fn foreign_and_binary_files_are_left_out() {
         assert!(is_our_text("ir/src/lib.rs"));
         assert!(is_our_text(".ci/run"));
-        assert!(!is_our_text("frontends/onnx/proto/onnx.proto"));
+        assert!(!is_our_text("frontends/onnx/src/proto/onnx.proto"));
         assert!(!is_our_text("tests/fixtures/tokenizer/vocab.txt"));
         assert!(!is_our_text("tests/fixtures/models/vit_dynamo/model.onnx"));
+    }
+
+    #[test]
+    fn files_from_others_exist_and_are_attributed() {
+        let root = crate::repository::root();
+        let tree = Tree::read(&root).expect("the sources can be read");
+        let attributions = fs::read_to_string(root.join("THIRD-PARTY.md")).expect("attributions");
+        for place in FROM_OTHERS {
+            assert!(tree.contains(place), "{place} is not there");
+            assert!(attributions.contains(place), "THIRD-PARTY.md does not name {place}");
+        }
     }
 
     #[test]
