@@ -8,6 +8,7 @@ pub mod graph;
 pub mod interp;
 pub mod kernel;
 pub mod mapping;
+mod movement;
 pub mod op;
 pub mod ops;
 pub mod pass;

@@ -272,6 +272,18 @@ impl Tensor {
         Self::check_length(&ty, "elements", ty.elements(), self.elements())?;
         Ok(Tensor { ty, storage: self.storage.clone() })
     }
+
+    /// The same bytes under another type of as many bytes; copied only if they are not aligned
+    /// for it.
+    pub fn reinterpreted(&self, ty: ConcreteType) -> Result<Tensor, TensorError> {
+        match &self.storage {
+            Storage::Shared(bytes) => Tensor::from_shared(ty, bytes.clone()),
+            Storage::Owned(_) => {
+                Self::check_length(&ty, "bytes", ty.byte_len(), self.ty.byte_len())?;
+                Ok(Tensor { ty, storage: self.storage.clone() })
+            }
+        }
+    }
 }
 
 fn nibble(bytes: &[u8], index: usize) -> u8 {

@@ -1,7 +1,9 @@
 //! `append`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
+use crate::tensor::Tensor;
+use super::concat::join;
 use super::concat::concatenated;
 use crate::types::{Axis, TensorType};
 use crate::operator;
@@ -27,10 +29,14 @@ impl OpDef for Append {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("append: meaning")
+        Meaning::primitive(self, evaluate)
     }
 
     fn operations(&self, _operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
         Dim::ZERO
     }
+}
+
+fn evaluate(op: &Append, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    join(op.axis, evaluation)
 }

@@ -2,7 +2,9 @@
 
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
+use crate::tensor::Tensor;
+
 use crate::types::TensorType;
 use crate::operator;
 
@@ -27,12 +29,16 @@ impl OpDef for Bitcast {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("bitcast: meaning")
+        Meaning::primitive(self, evaluate)
     }
 
     fn operations(&self, _operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
         Dim::ZERO
     }
+}
+
+fn evaluate(_: &Bitcast, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    Ok(vec![evaluation.operands[0].reinterpreted(evaluation.outputs[0].clone())?])
 }
 
 /// Size in bytes, packed.

@@ -1,7 +1,10 @@
 //! `broadcast`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
+use crate::tensor::Tensor;
+use crate::interp::broadcast_strides;
+use crate::movement::{Elements, Loop, StridedCopy, build, row_major};
 use crate::types::TensorType;
 use crate::operator;
 
@@ -35,10 +38,20 @@ impl OpDef for Broadcast {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("broadcast: meaning")
+        Meaning::primitive(self, evaluate)
     }
 
     fn operations(&self, _operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
         Dim::ZERO
     }
+}
+
+fn evaluate(_: &Broadcast, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    let (x, ty) = (&evaluation.operands[0], &evaluation.outputs[0]);
+    let strides = broadcast_strides(x.shape(), &ty.shape);
+    let loops = ty.shape.iter().zip(strides).zip(row_major(&ty.shape));
+    let loops = loops.map(|((extent, from), to)| Loop { extent: *extent, from: from as isize, to });
+    let copy = StridedCopy { from: 0, to: 0, loops: loops.collect() };
+    let elements = Elements::of(x);
+    Ok(vec![build(ty, |target| copy.run(elements.width, &elements.bytes, target))?])
 }

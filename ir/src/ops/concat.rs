@@ -1,7 +1,9 @@
 //! `concat`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
+use crate::tensor::Tensor;
+use crate::movement::{Elements, Loop, StridedCopy, build, row_major};
 use crate::types::{Axis, TensorType};
 use crate::operator;
 
@@ -23,12 +25,32 @@ impl OpDef for Concat {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("concat: meaning")
+        Meaning::primitive(self, |op, evaluation| join(op.axis, evaluation))
     }
 
     fn operations(&self, _operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
         Dim::ZERO
     }
+}
+
+/// Joins the operands along an axis.
+pub(super) fn join(axis: Axis, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    let ty = &evaluation.outputs[0];
+    let strides = row_major(&ty.shape);
+    let result = build(ty, |target| {
+        let mut first = 0;
+        for operand in evaluation.operands {
+            let loops = operand.shape().iter().zip(row_major(operand.shape())).zip(&strides);
+            let loops = loops.map(|((extent, from), to)| Loop { extent: *extent, from, to: *to });
+            let to = first * strides[axis.index()];
+            let elements = Elements::of(operand);
+            let copy = StridedCopy { from: 0, to, loops: loops.collect() };
+            copy.run(elements.width, &elements.bytes, target)?;
+            first += operand.shape()[axis.index()] as isize;
+        }
+        Ok(())
+    })?;
+    Ok(vec![result])
 }
 
 /// The type of tensors joined along an axis, at least one.

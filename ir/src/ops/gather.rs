@@ -1,7 +1,9 @@
 //! `gather`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
+use crate::tensor::Tensor;
+use crate::movement::{self, resolve, take};
 use crate::types::{Axis, TensorType};
 use crate::operator;
 
@@ -30,10 +32,24 @@ impl OpDef for Gather {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("gather: meaning")
+        Meaning::primitive(self, evaluate)
     }
 
     fn operations(&self, _operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
         Dim::ZERO
     }
+}
+
+fn evaluate(op: &Gather, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    let [data, indices] = evaluation.operands else {
+        return Err(EvalError::Invalid("gather takes data and indices".to_string()));
+    };
+    let axis = op.axis.index();
+    let extent = data.shape()[axis];
+    let indices: Vec<usize> = movement::indices(indices)?
+        .into_iter()
+        .map(|index| resolve(index, extent))
+        .collect::<Result<_, _>>()?;
+    let taken = take(data, axis, &indices)?;
+    Ok(vec![taken.reshaped(&evaluation.outputs[0].shape)?])
 }

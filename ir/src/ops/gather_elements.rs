@@ -1,7 +1,9 @@
 //! `gather_elements`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
+use crate::tensor::Tensor;
+use crate::movement::{self, Elements, build, copy_runs, places, resolve, row_major};
 use crate::types::{Axis, TensorType};
 use crate::operator;
 
@@ -29,10 +31,37 @@ impl OpDef for GatherElements {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("gather_elements: meaning")
+        Meaning::primitive(self, evaluate)
     }
 
     fn operations(&self, _operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
         Dim::ZERO
     }
+}
+
+fn evaluate(op: &GatherElements, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    let data = &evaluation.operands[0];
+    let from = element_places(op.axis, data.shape(), &evaluation.operands[1])?;
+    let elements = Elements::of(data);
+    let result = build(&evaluation.outputs[0], |target| {
+        let places = from.iter().enumerate().map(|(to, from)| (*from, to));
+        copy_runs(elements.width, 1, &elements.bytes, target, places);
+        Ok(())
+    })?;
+    Ok(vec![result])
+}
+
+/// For each index, in row-major order, the element of data of `shape` that it names: at the
+/// index's own coordinates, except along the axis.
+pub(super) fn element_places(
+    axis: Axis,
+    shape: &[usize],
+    indices: &Tensor,
+) -> Result<Vec<usize>, EvalError> {
+    let axis = axis.index();
+    let mut strides = row_major(shape);
+    let stride = std::mem::take(&mut strides[axis]) as usize;
+    let lines = places(indices.shape(), &strides);
+    let indices = movement::indices(indices)?;
+    lines.zip(indices).map(|(line, i)| Ok(line + resolve(i, shape[axis])? * stride)).collect()
 }

@@ -1,7 +1,9 @@
 //! `gather_nd`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
+use crate::tensor::Tensor;
+use crate::movement::{self, Elements, build, copy_runs, resolve_tuples};
 use crate::types::TensorType;
 use crate::operator;
 
@@ -34,10 +36,36 @@ impl OpDef for GatherNd {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("gather_nd: meaning")
+        Meaning::primitive(self, evaluate)
     }
 
     fn operations(&self, _operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
         Dim::ZERO
     }
+}
+
+fn evaluate(op: &GatherNd, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    let [data, indices] = evaluation.operands else {
+        return Err(EvalError::Invalid("gather_nd takes data and indices".to_string()));
+    };
+    let batch = op.batch_dims as usize;
+    let (outer, length) = match indices.shape().split_last() {
+        Some((length, outer)) => (outer, *length),
+        None => return Err(EvalError::Invalid("gather_nd indices of rank 0".to_string())),
+    };
+    let tuples: usize = outer[batch..].iter().product();
+    let batches: usize = outer[..batch].iter().product();
+    let extents = &data.shape()[batch..batch + length];
+    let run: usize = data.shape()[batch + length..].iter().product();
+    let slices: usize = extents.iter().product();
+    let indices = movement::indices(indices)?;
+    let from = resolve_tuples(&indices, batches * tuples, extents)?;
+    let elements = Elements::of(data);
+    let result = build(&evaluation.outputs[0], |target| {
+        let places = from.iter().enumerate();
+        let places = places.map(|(to, from)| ((to / tuples * slices + from) * run, to * run));
+        copy_runs(elements.width, run, &elements.bytes, target, places);
+        Ok(())
+    })?;
+    Ok(vec![result])
 }

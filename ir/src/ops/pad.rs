@@ -1,7 +1,10 @@
 //! `pad`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
+use crate::tensor::Tensor;
+use crate::movement::{Elements, Loop, StridedCopy, build, row_major, take};
+use crate::types::ConcreteType;
 use crate::types::TensorType;
 use crate::{attribute_words, operator};
 
@@ -9,7 +12,7 @@ operator! {
     /// Adds elements before and after each dimension.
     ///
     /// Operands: a tensor and, in mode `constant`, a scalar of its element type. Amounts are not
-    /// negative; `reflect` and `wrap` need a dimension that is long enough.
+    /// negative; `reflect` and `wrap` repeat as often as it takes.
     Pad {
         /// Where the new elements come from.
         mode: PadMode,
@@ -63,10 +66,70 @@ impl OpDef for Pad {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("pad: meaning")
+        Meaning::primitive(self, evaluate)
     }
 
     fn operations(&self, _operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
         Dim::ZERO
     }
+}
+
+fn evaluate(op: &Pad, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    let (x, ty) = (&evaluation.operands[0], &evaluation.outputs[0]);
+    let before: Vec<usize> =
+        op.before.iter().map(|dim| evaluation.extent(dim)).collect::<Result<_, _>>()?;
+    if op.mode == PadMode::Constant {
+        return Ok(vec![surround(x, &evaluation.operands[1], &before, ty)?]);
+    }
+    let mut result = x.clone();
+    for (axis, (before, size)) in before.iter().zip(&ty.shape).enumerate() {
+        let extent = x.shape()[axis];
+        if *size == extent {
+            continue;
+        }
+        if extent == 0 {
+            return Err(EvalError::Invalid(format!(
+                "dimension {axis} has no elements that could pad it in mode `{}`",
+                op.mode.word()
+            )));
+        }
+        let indices = (0..*size).map(|i| source_index(op.mode, i as i64 - *before as i64, extent));
+        result = take(&result, axis, &indices.collect::<Vec<usize>>())?;
+    }
+    Ok(vec![result])
+}
+
+/// Where the element at `position`, counted from the first of the operand, comes from.
+fn source_index(mode: PadMode, position: i64, extent: usize) -> usize {
+    let extent = extent as i64;
+    let index = match mode {
+        PadMode::Constant | PadMode::Edge => position.clamp(0, extent - 1),
+        PadMode::Wrap => position.rem_euclid(extent),
+        PadMode::Reflect => {
+            let period = (2 * (extent - 1)).max(1);
+            let phase = position.rem_euclid(period);
+            if phase < extent { phase } else { period - phase }
+        }
+    };
+    index as usize
+}
+
+fn surround(
+    x: &Tensor,
+    value: &Tensor,
+    before: &[usize],
+    ty: &ConcreteType,
+) -> Result<Tensor, EvalError> {
+    let strides = row_major(&ty.shape);
+    let loops = x.shape().iter().zip(row_major(x.shape())).zip(&strides);
+    let loops = loops.map(|((extent, from), to)| Loop { extent: *extent, from, to: *to });
+    let to = before.iter().zip(&strides).map(|(before, stride)| *before as isize * stride).sum();
+    let copy = StridedCopy { from: 0, to, loops: loops.collect() };
+    let (elements, value) = (Elements::of(x), Elements::of(value));
+    build(ty, |target| {
+        for element in target.chunks_exact_mut(value.width) {
+            element.copy_from_slice(&value.bytes);
+        }
+        copy.run(elements.width, &elements.bytes, target)
+    })
 }

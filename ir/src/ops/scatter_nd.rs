@@ -1,7 +1,10 @@
 //! `scatter_nd`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
+use crate::tensor::Tensor;
+use super::scatter_elements::scatter;
+use crate::movement::{self, resolve_tuples};
 use crate::ops::ScatterReduction;
 use crate::types::TensorType;
 use crate::operator;
@@ -34,6 +37,20 @@ impl OpDef for ScatterNd {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("scatter_nd: meaning")
+        Meaning::primitive(self, evaluate)
     }
+}
+
+fn evaluate(op: &ScatterNd, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    let [data, indices, updates] = evaluation.operands else {
+        return Err(EvalError::Invalid("scatter_nd takes three operands".to_string()));
+    };
+    let (outer, length) = match indices.shape().split_last() {
+        Some((length, outer)) => (outer, *length),
+        None => return Err(EvalError::Invalid("scatter_nd indices of rank 0".to_string())),
+    };
+    let (extents, inner) = data.shape().split_at(length);
+    let indices = movement::indices(indices)?;
+    let to = resolve_tuples(&indices, outer.iter().product(), extents)?;
+    Ok(vec![scatter(data, updates, &to, inner.iter().product(), op.reduction)?])
 }

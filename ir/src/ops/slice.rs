@@ -1,7 +1,9 @@
 //! `slice`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
+use crate::tensor::Tensor;
+use crate::movement::{Elements, Loop, StridedCopy, build, row_major};
 use crate::types::TensorType;
 use crate::operator;
 
@@ -36,12 +38,39 @@ impl OpDef for Slice {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("slice: meaning")
+        Meaning::primitive(self, evaluate)
     }
 
     fn operations(&self, _operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
         Dim::ZERO
     }
+}
+
+fn evaluate(op: &Slice, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    let (x, ty) = (&evaluation.operands[0], &evaluation.outputs[0]);
+    let mut copy = StridedCopy { from: 0, to: 0, loops: Vec::with_capacity(ty.shape.len()) };
+    if ty.elements() == 0 {
+        return Ok(vec![Tensor::zeros(ty.clone())]);
+    }
+    let strides = row_major(x.shape()).into_iter().zip(row_major(&ty.shape));
+    for (axis, (from, to)) in strides.enumerate() {
+        let (start, step, extent) = (evaluation.dim(&op.starts[axis])?, op.steps[axis], ty.shape[axis]);
+        // Steps matter only between elements; those of a slice of one may be of any size.
+        let last = i128::from(start) + i128::from(step) * (extent as i128 - 1);
+        for position in [i128::from(start), last] {
+            if position < 0 || position >= x.shape()[axis] as i128 {
+                return Err(EvalError::Invalid(format!(
+                    "the slice of dimension {axis} reaches element {position} of {}",
+                    x.shape()[axis]
+                )));
+            }
+        }
+        copy.from += start as isize * from;
+        let stride = if extent > 1 { step as isize * from } else { 0 };
+        copy.loops.push(Loop { extent, from: stride, to });
+    }
+    let elements = Elements::of(x);
+    Ok(vec![build(ty, |target| copy.run(elements.width, &elements.bytes, target))?])
 }
 
 impl Slice {

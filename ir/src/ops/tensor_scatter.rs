@@ -1,7 +1,11 @@
 //! `tensor_scatter`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
+use crate::tensor::Tensor;
+use super::scatter_elements::scatter;
+use crate::movement;
+use crate::ops::ScatterReduction;
 use crate::types::{Axis, TensorType};
 use crate::operator;
 
@@ -52,10 +56,46 @@ impl OpDef for TensorScatter {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("tensor_scatter: meaning")
+        Meaning::primitive(self, evaluate)
     }
 
     fn operations(&self, _operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
         Dim::ZERO
     }
+}
+
+fn evaluate(op: &TensorScatter, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    let (cache, update) = (&evaluation.operands[0], &evaluation.operands[1]);
+    let axis = op.axis.index();
+    let capacity = cache.shape()[axis];
+    let rows = update.shape()[axis];
+    let run: usize = cache.shape()[axis + 1..].iter().product();
+    let lines: usize = cache.shape()[1..axis].iter().product();
+    let starts = match evaluation.operands.get(2) {
+        Some(indices) => movement::indices(indices)?,
+        None => vec![0; cache.shape()[0]],
+    };
+    let mut places = Vec::with_capacity(starts.len() * lines * rows);
+    for (batch, start) in starts.into_iter().enumerate() {
+        let first = if op.circular && capacity > 0 {
+            start.rem_euclid(capacity as i64) as usize
+        } else {
+            let out_of_range = EvalError::Index { index: start, extent: capacity };
+            let first = usize::try_from(start).map_err(|_| out_of_range.clone())?;
+            if first.checked_add(rows).is_none_or(|end| end > capacity) {
+                return Err(out_of_range);
+            }
+            first
+        };
+        for line in batch * lines..(batch + 1) * lines {
+            for row in 0..rows {
+                let mut to = first + row;
+                if to >= capacity {
+                    to -= capacity;
+                }
+                places.push(line * capacity + to);
+            }
+        }
+    }
+    Ok(vec![scatter(cache, update, &places, run, ScatterReduction::Replace)?])
 }

@@ -1,7 +1,9 @@
 //! `transpose`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
+use crate::tensor::Tensor;
+use crate::movement::{Elements, Loop, StridedCopy, build, row_major};
 use crate::types::{Axis, TensorType};
 use crate::operator;
 
@@ -33,12 +35,26 @@ impl OpDef for Transpose {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("transpose: meaning")
+        Meaning::primitive(self, evaluate)
     }
 
     fn operations(&self, _operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
         Dim::ZERO
     }
+}
+
+fn evaluate(op: &Transpose, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    let (x, ty) = (&evaluation.operands[0], &evaluation.outputs[0]);
+    let strides = row_major(x.shape());
+    let loops = ty.shape.iter().zip(&op.perm).zip(row_major(&ty.shape));
+    let loops = loops.map(|((extent, axis), to)| Loop {
+        extent: *extent,
+        from: strides[axis.index()],
+        to,
+    });
+    let copy = StridedCopy { from: 0, to: 0, loops: loops.collect() };
+    let elements = Elements::of(x);
+    Ok(vec![build(ty, |target| copy.run(elements.width, &elements.bytes, target))?])
 }
 
 impl Transpose {
