@@ -341,6 +341,12 @@ impl Executor {
             }
         }
         let selected = selected(&self.graph, id, &bound)?;
+        for (value, view) in node.outputs().iter().zip(&outputs) {
+            if !selected.strided_outputs && !view.is_contiguous() {
+                let message = format!("kernel `{}` cannot write with gaps", selected.spec.name);
+                return Err(self.plan(*value, message));
+            }
+        }
         let aliased = self.is_alias(&selected, &operands, &outputs, &spans, &writes);
         let mut reads = Vec::new();
         for (index, (value, span)) in spans.into_iter().enumerate() {

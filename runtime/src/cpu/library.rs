@@ -1,6 +1,6 @@
 //! The CPU's kernels by operator: the only table of them; must never hold a kernel's code.
 
-use super::kernels::reference;
+use super::kernels::{elementwise, reference};
 use super::program::{Run, Selected, Shapes};
 use membar_ir::kernel::{InPlace, KernelLibrary, KernelSpec};
 use membar_ir::op::Meaning;
@@ -68,7 +68,11 @@ pub(crate) fn select(op: &Op, operands: &[TensorType], outputs: &[TensorType]) -
 
 /// Elementwise functions; an operand of the result's type may be overwritten.
 fn scalar(op: &Op, operands: &[TensorType], outputs: &[TensorType]) -> Option<Selected> {
-    by_meaning(op, operands).map(|selected| {
+    let compiled = match op.meaning(operands) {
+        Meaning::Scalar(meaning) => elementwise::select(&meaning, operands),
+        Meaning::Composite(_) | Meaning::Primitive(_) => None,
+    };
+    compiled.or_else(|| by_meaning(op, operands)).map(|selected| {
         let same = |(_, ty): &(usize, &TensorType)| outputs.first() == Some(*ty);
         let operands = operands.iter().enumerate().filter(same);
         operands.fold(selected, |selected, (index, _)| selected.in_place(index, 0))

@@ -10,6 +10,8 @@ use membar_ir::op::EvalError;
 /// A kernel that the library chose for an operator.
 pub(crate) struct Selected {
     pub spec: KernelSpec,
+    /// Whether outputs may have gaps.
+    pub strided_outputs: bool,
     pub prepare: Prepare,
 }
 
@@ -37,7 +39,7 @@ impl Selected {
             strided_operands: (0..operands as u32).collect(),
             ..KernelSpec::default()
         };
-        Selected { spec, prepare: Box::new(prepare) }
+        Selected { spec, strided_outputs: false, prepare: Box::new(prepare) }
     }
 
     /// Lets an operand and an output share their bytes.
