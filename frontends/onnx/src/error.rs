@@ -2,6 +2,7 @@
 //! Nothing here is ever raised for a fault of Membar itself.
 
 use crate::element::ElementType;
+use crate::import::{Unsupported, listed};
 use membar_ir::DType;
 use std::io;
 use std::path::PathBuf;
@@ -176,6 +177,28 @@ pub enum ImportError {
         place: String,
         /// The limit.
         limit: usize,
+    },
+    /// A constant whose elements cannot be used.
+    #[error("constant `{tensor}`: {error}")]
+    Constant {
+        /// Tensor name.
+        tensor: String,
+        /// What is wrong.
+        error: String,
+    },
+    /// A binding of something that is no input.
+    #[error("`{name}` is no input of the model; its inputs are {}", quoted(.inputs))]
+    UnknownBinding {
+        /// The name.
+        name: String,
+        /// The names of the inputs.
+        inputs: Vec<String>,
+    },
+    /// Everything in the model that Membar cannot import.
+    #[error("the model cannot be imported:{}", listed(.faults))]
+    Unsupported {
+        /// All of it, in the model's order.
+        faults: Vec<Unsupported>,
     },
     /// Functions whose expansion is too large.
     #[error("expanding the model's functions gives more than {limit} bytes of nodes and names")]

@@ -32,6 +32,7 @@ mod error;
 mod functions;
 #[cfg(test)]
 mod hostile;
+mod import;
 mod model;
 mod names;
 mod order;
@@ -45,5 +46,6 @@ pub use attributes::{AttributeValue, FromAttribute};
 pub use dims::{DimDef, DimExpr};
 pub use element::ElementType;
 pub use error::{AttributeProblem, ImportError, TensorProblem};
+pub use import::{ImportOptions, RandomWeights, Unsupported, import, import_model};
 pub use model::{GraphDef, Model, NodeDef, ValueInfo, ValueType};
 pub use tensors::{DataLocation, TensorDef};
