@@ -1,12 +1,12 @@
 //! `append`: its attributes, inference and meaning; nothing of any other operator.
 
+use super::concat::concatenated;
+use super::concat::join;
 use crate::dim::Dim;
 use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
-use crate::tensor::Tensor;
-use super::concat::join;
-use super::concat::concatenated;
-use crate::types::{Axis, TensorType};
 use crate::operator;
+use crate::tensor::Tensor;
+use crate::types::{Axis, TensorType};
 
 operator! {
     /// Writes rows into a state behind the rows that are there already.

@@ -3,10 +3,9 @@
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
-use crate::tensor::Tensor;
-
-use crate::types::TensorType;
 use crate::operator;
+use crate::tensor::Tensor;
+use crate::types::TensorType;
 
 operator! {
     /// Reads the same bytes as another element type and shape of the same size in bytes.

@@ -1,16 +1,16 @@
 //! `broadcast`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
-use crate::tensor::Tensor;
 use crate::interp::broadcast_strides;
 use crate::movement::{Elements, Loop, StridedCopy, build, row_major};
-use crate::types::TensorType;
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
 use crate::operator;
+use crate::tensor::Tensor;
+use crate::types::TensorType;
 
 operator! {
-    /// Repeats along dimensions of 1 and along new outer dimensions, NumPy's way, until the shape is
-    /// `shape`.
+    /// Repeats along dimensions of 1 and along new outer dimensions, NumPy's way, until the shape
+    /// is `shape`.
     Broadcast {
         /// The shape of the result; the operand broadcasts to it.
         shape: Vec<Dim>,

@@ -1,11 +1,11 @@
 //! `concat`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
-use crate::tensor::Tensor;
 use crate::movement::{Elements, Loop, StridedCopy, build, row_major};
-use crate::types::{Axis, TensorType};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
 use crate::operator;
+use crate::tensor::Tensor;
+use crate::types::{Axis, TensorType};
 
 operator! {
     /// Joins tensors along an axis; at least one operand, all of one element type, and equal in the

@@ -1,12 +1,14 @@
 //! `conv_transpose`: its attributes, inference and meaning; nothing of any other operator.
 
-use super::conv::{check_bias, check_divisible, check_groups};
+use super::conv::{biased, blocks, check_bias, check_divisible, check_groups, dot};
+use super::values::{floats, store};
 use super::window::Window;
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::op::{Meaning, OpDef, TypeError, check};
-use crate::types::TensorType;
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
 use crate::operator;
+use crate::tensor::Tensor;
+use crate::types::TensorType;
 
 operator! {
     /// Transposed convolution; products add up in f32 or wider. (ONNX ConvTranspose)
@@ -79,7 +81,7 @@ impl OpDef for ConvTranspose {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("conv_transpose: meaning")
+        Meaning::primitive(self, evaluate)
     }
 
     fn operations(&self, operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
@@ -87,6 +89,51 @@ impl OpDef for ConvTranspose {
         let taps: Dim = weights.shape[1..].iter().cloned().product();
         Dim::from(2) * taps * x.elements()
     }
+}
+
+fn evaluate(op: &ConvTranspose, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    let ty = &evaluation.outputs[0];
+    let operands: Vec<Vec<f64>> = evaluation.operands.iter().map(floats).collect();
+    let (x, weights) = (&operands[0], &operands[1]);
+    let x_shape = evaluation.operands[0].shape();
+    let weights_shape = evaluation.operands[1].shape();
+    let (counts, kernel, spatial) = (&x_shape[2..], &weights_shape[2..], &ty.shape[2..]);
+    let [area, places, taps] =
+        [counts, spatial, kernel].map(|shape| shape.iter().product::<usize>());
+    let (channels, features) = (x_shape[1], ty.shape[1]);
+    let (group_features, group_channels) = (weights_shape[1], channels / op.groups as usize);
+    // The innermost sum is over channels: weights are turned to [M, K…, C / groups].
+    let turned: Vec<f64> = (0..features * taps * group_channels)
+        .map(|i| {
+            let (rest, channel) = (i / group_channels, i % group_channels);
+            let (feature, tap) = (rest / taps, rest % taps);
+            let (group, feature) = (feature / group_features, feature % group_features);
+            let channel = group * group_channels + channel;
+            weights[(channel * group_features + feature) * taps + tap]
+        })
+        .collect();
+    let mut result = biased(operands.get(2), x_shape[0], features, places);
+    // Each element of the operand is a window over the result, into which it adds.
+    let window = op.window();
+    let sweep = window.sweep(spatial, kernel, counts);
+    for place in 0..area {
+        let targets = sweep.taps(place);
+        for (batch, feature) in blocks(x_shape[0], features, group_features) {
+            let first = batch * channels + feature / group_features * group_channels;
+            let column: Vec<f64> =
+                (first..first + group_channels).map(|channel| x[channel * area + place]).collect();
+            for feature in feature..feature + group_features {
+                let line = &mut result[(batch * features + feature) * places..][..places];
+                for (tap, target) in targets.iter().enumerate() {
+                    if let Some(target) = target {
+                        let row = &turned[(feature * taps + tap) * group_channels..];
+                        line[*target] += dot(&row[..group_channels], &column);
+                    }
+                }
+            }
+        }
+    }
+    Ok(vec![store(ty, &result)?])
 }
 
 impl ConvTranspose {

@@ -1,11 +1,11 @@
 //! `gather_nd`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
-use crate::tensor::Tensor;
 use crate::movement::{self, Elements, build, copy_runs, resolve_tuples};
-use crate::types::TensorType;
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
 use crate::operator;
+use crate::tensor::Tensor;
+use crate::types::TensorType;
 
 operator! {
     /// Takes slices by index tuples, the innermost dimension of the indices (ONNX GatherND).

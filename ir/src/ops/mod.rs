@@ -113,6 +113,7 @@ operators! {
 }
 
 mod scalar_table;
+mod values;
 mod window;
 pub use scalar_table::*;
 

@@ -1,9 +1,9 @@
 //! `pad`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
+use crate::movement::{Elements, Loop, StridedCopy, build, row_major, take};
 use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
 use crate::tensor::Tensor;
-use crate::movement::{Elements, Loop, StridedCopy, build, row_major, take};
 use crate::types::ConcreteType;
 use crate::types::TensorType;
 use crate::{attribute_words, operator};

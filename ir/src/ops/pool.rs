@@ -1,9 +1,13 @@
 //! `pool`: its attributes, inference and meaning; nothing of any other operator.
 
-use super::window::Window;
+use super::values::{floats, integers, lowest, store};
+use super::window::{Sweep, Window};
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::movement::{Elements, change, copy_runs};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
+use crate::tensor::Tensor;
+use crate::types::ConcreteType;
 use crate::types::TensorType;
 use crate::{attribute_words, operator};
 
@@ -11,8 +15,10 @@ operator! {
     /// Pooling over windows in the spatial dimensions of `[N, C, D…]`.
     ///
     /// Results: the pooled tensor and, if `indices` (for `max` alone), the index of each maximum
-    /// in the flattened operand, `i64`. Padding never wins a maximum. `before`/`after` are explicit; automatic
-    /// padding is resolved before.
+    /// in the flattened operand, `i64`, the first of equals; NaN counts as greatest. Padding never
+    /// wins a maximum. A window over padding alone gives the least value with index -1, or 0 where
+    /// elements are added up. `before` and `after` are explicit; automatic padding is resolved
+    /// before.
     Pool {
         /// What a window becomes.
         kind: PoolKind,
@@ -26,9 +32,11 @@ operator! {
         before: Vec<i64>,
         /// Padding after it.
         after: Vec<i64>,
-        /// Whether windows that reach over the end count; one that begins in the padding after the end never does.
+        /// Whether windows that reach over the end count; one that begins in the padding after the
+        /// end never does.
         ceil: bool,
-        /// Whether `average` divides by the whole window.
+        /// Whether `average` divides by the window's elements over the operand and its padding,
+        /// else by those over the operand alone.
         count_padding: bool,
         /// The p of `lp`; 2 otherwise.
         power: i64,
@@ -88,12 +96,136 @@ impl OpDef for Pool {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("pool: meaning")
+        Meaning::primitive(self, evaluate)
     }
 
     fn operations(&self, _operands: &[TensorType], outputs: &[TensorType]) -> Dim {
         self.kernel.iter().map(|size| Dim::from(*size)).product::<Dim>() * outputs[0].elements()
     }
+}
+
+fn evaluate(op: &Pool, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    let (x, ty) = (&evaluation.operands[0], &evaluation.outputs[0]);
+    let kernel: Vec<usize> = op.kernel.iter().map(|size| *size as usize).collect();
+    let window = op.window();
+    let sweep = window.sweep(&x.shape()[2..], &kernel, &ty.shape[2..]);
+    match op.kind {
+        PoolKind::Average => Ok(vec![pool_floats(x, ty, &sweep, |elements, place| {
+            let count = if op.count_padding { sweep.padded_taps(place) } else { elements.len() };
+            elements.iter().sum::<f64>() / count.max(1) as f64
+        })?]),
+        PoolKind::Lp => {
+            let power = op.power as f64;
+            Ok(vec![pool_floats(x, ty, &sweep, |elements, _| {
+                let sum: f64 = elements.iter().map(|x| libm::pow(x.abs(), power)).sum();
+                libm::pow(sum, 1.0 / power)
+            })?])
+        }
+        PoolKind::Max => {
+            let winners = if x.dtype().is_float() {
+                maxima(&floats(x), x, ty, &sweep)
+            } else {
+                maxima(&integers(x), x, ty, &sweep)
+            };
+            let mut results = vec![chosen(x, ty, &winners)?];
+            if op.indices {
+                let spatial = &x.shape()[2..];
+                let index = |winner: &Option<usize>| match winner {
+                    Some(place) if op.column_major => column_major(*place, spatial) as i64,
+                    Some(place) => *place as i64,
+                    None => -1,
+                };
+                let indices: Vec<i64> = winners.iter().map(index).collect();
+                results.push(Tensor::from_elements(&ty.shape, &indices)?);
+            }
+            Ok(results)
+        }
+    }
+}
+
+/// Calls `visit` with each result's place, its window's place, and the places in the operand
+/// beneath the window.
+fn for_each_window(
+    x: &Tensor,
+    ty: &ConcreteType,
+    sweep: &Sweep<'_>,
+    mut visit: impl FnMut(usize, usize, &mut dyn Iterator<Item = usize>),
+) {
+    let area: usize = x.shape()[2..].iter().product();
+    let windows: usize = ty.shape[2..].iter().product();
+    let lines: usize = ty.shape[..2].iter().product();
+    for window in 0..windows {
+        let taps: Vec<usize> = sweep.taps(window).into_iter().flatten().collect();
+        for line in 0..lines {
+            let mut places = taps.iter().map(|tap| line * area + tap);
+            visit(line * windows + window, window, &mut places);
+        }
+    }
+}
+
+fn pool_floats(
+    x: &Tensor,
+    ty: &ConcreteType,
+    sweep: &Sweep<'_>,
+    reduce: impl Fn(&[f64], usize) -> f64,
+) -> Result<Tensor, EvalError> {
+    let values = floats(x);
+    let mut result = vec![0.0; ty.elements()];
+    let mut elements = Vec::new();
+    for_each_window(x, ty, sweep, |place, window, beneath| {
+        elements.clear();
+        elements.extend(beneath.map(|at| values[at]));
+        result[place] = reduce(&elements, window);
+    });
+    Ok(store(ty, &result)?)
+}
+
+/// The place of each window's greatest element, the first of equals; NaN counts as greatest.
+fn maxima<T: PartialOrd>(
+    values: &[T],
+    x: &Tensor,
+    ty: &ConcreteType,
+    sweep: &Sweep<'_>,
+) -> Vec<Option<usize>> {
+    let is_nan = |value: &T| value.partial_cmp(value).is_none();
+    let mut winners = vec![None; ty.elements()];
+    for_each_window(x, ty, sweep, |place, _, beneath| {
+        winners[place] = beneath.reduce(|best, next| {
+            let (old, new) = (&values[best], &values[next]);
+            if new > old || (is_nan(new) && !is_nan(old)) { next } else { best }
+        });
+    });
+    winners
+}
+
+/// The elements at the winners' places; the least value of the type where there is none.
+fn chosen(x: &Tensor, ty: &ConcreteType, winners: &[Option<usize>]) -> Result<Tensor, EvalError> {
+    let mut result = Tensor::zeros(ty.clone());
+    for (place, _) in winners.iter().enumerate().filter(|(_, winner)| winner.is_none()) {
+        result.set(place, lowest(ty.dtype));
+    }
+    let elements = Elements::of(x);
+    change(result, |target| {
+        let places = winners.iter().enumerate();
+        let places = places.filter_map(|(to, from)| from.map(|from| (from, to)));
+        copy_runs(elements.width, 1, &elements.bytes, target, places);
+        Ok(())
+    })
+}
+
+/// The same place counted with the first spatial dimension innermost; batches and channels stay
+/// outermost.
+fn column_major(place: usize, spatial: &[usize]) -> usize {
+    let area: usize = spatial.iter().product();
+    let mut rest = place % area;
+    let mut stride = area;
+    let mut result = place - rest;
+    for extent in spatial.iter().rev() {
+        stride /= extent;
+        result += rest % extent * stride;
+        rest /= extent;
+    }
+    result
 }
 
 impl Pool {

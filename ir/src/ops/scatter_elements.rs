@@ -1,10 +1,10 @@
 //! `scatter_elements`: its attributes, inference and meaning; nothing of any other operator.
 
-use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
-use crate::tensor::Tensor;
 use super::gather_elements::element_places;
 use crate::element::Number;
 use crate::movement::{Elements, change, copy_runs};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
+use crate::tensor::Tensor;
 use crate::types::{Axis, TensorType};
 use crate::{attribute_words, operator};
 

@@ -1,13 +1,13 @@
 //! `scatter_nd`: its attributes, inference and meaning; nothing of any other operator.
 
-use crate::dim::Dim;
-use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
-use crate::tensor::Tensor;
 use super::scatter_elements::scatter;
+use crate::dim::Dim;
 use crate::movement::{self, resolve_tuples};
-use crate::ops::ScatterReduction;
-use crate::types::TensorType;
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
 use crate::operator;
+use crate::ops::ScatterReduction;
+use crate::tensor::Tensor;
+use crate::types::TensorType;
 
 operator! {
     /// Copies data, then writes updates by index tuples (ONNX ScatterND).

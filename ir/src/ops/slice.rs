@@ -1,11 +1,11 @@
 //! `slice`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
-use crate::tensor::Tensor;
 use crate::movement::{Elements, Loop, StridedCopy, build, row_major};
-use crate::types::TensorType;
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
 use crate::operator;
+use crate::tensor::Tensor;
+use crate::types::TensorType;
 
 operator! {
     /// A regular part: element `i` of a dimension of the result is element
@@ -54,7 +54,8 @@ fn evaluate(op: &Slice, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, Eval
     }
     let strides = row_major(x.shape()).into_iter().zip(row_major(&ty.shape));
     for (axis, (from, to)) in strides.enumerate() {
-        let (start, step, extent) = (evaluation.dim(&op.starts[axis])?, op.steps[axis], ty.shape[axis]);
+        let (start, step, extent) =
+            (evaluation.dim(&op.starts[axis])?, op.steps[axis], ty.shape[axis]);
         // Steps matter only between elements; those of a slice of one may be of any size.
         let last = i128::from(start) + i128::from(step) * (extent as i128 - 1);
         for position in [i128::from(start), last] {

@@ -1,19 +1,19 @@
 //! `tensor_scatter`: its attributes, inference and meaning; nothing of any other operator.
 
-use crate::dim::Dim;
-use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
-use crate::tensor::Tensor;
 use super::scatter_elements::scatter;
+use crate::dim::Dim;
 use crate::movement;
-use crate::ops::ScatterReduction;
-use crate::types::{Axis, TensorType};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
 use crate::operator;
+use crate::ops::ScatterReduction;
+use crate::tensor::Tensor;
+use crate::types::{Axis, TensorType};
 
 operator! {
     /// Writes rows into a cache at an index for each batch (ONNX TensorScatter, opset 24).
     ///
-    /// Operands: cache `[B, …, C, …]`, update `[B, …, N, …]`, and, if `indices`, write indices `i64[B]`
-    /// (else all 0); result: the cache's shape.
+    /// Operands: cache `[B, …, C, …]`, update `[B, …, N, …]`, and, if `indices`, write indices
+    /// `i64[B]` (else all 0); result: the cache's shape.
     TensorScatter {
         /// The axis that is indexed; not the batch.
         axis: Axis,

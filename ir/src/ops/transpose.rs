@@ -1,11 +1,11 @@
 //! `transpose`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
-use crate::tensor::Tensor;
 use crate::movement::{Elements, Loop, StridedCopy, build, row_major};
-use crate::types::{Axis, TensorType};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
 use crate::operator;
+use crate::tensor::Tensor;
+use crate::types::{Axis, TensorType};
 
 operator! {
     /// Permutes dimensions: dimension `i` of the result is dimension `perm[i]` of the operand.
@@ -47,11 +47,8 @@ fn evaluate(op: &Transpose, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, 
     let (x, ty) = (&evaluation.operands[0], &evaluation.outputs[0]);
     let strides = row_major(x.shape());
     let loops = ty.shape.iter().zip(&op.perm).zip(row_major(&ty.shape));
-    let loops = loops.map(|((extent, axis), to)| Loop {
-        extent: *extent,
-        from: strides[axis.index()],
-        to,
-    });
+    let loops =
+        loops.map(|((extent, axis), to)| Loop { extent: *extent, from: strides[axis.index()], to });
     let copy = StridedCopy { from: 0, to: 0, loops: loops.collect() };
     let elements = Elements::of(x);
     Ok(vec![build(ty, |target| copy.run(elements.width, &elements.bytes, target))?])

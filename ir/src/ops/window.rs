@@ -1,5 +1,5 @@
 //! Windows that slide over spatial dimensions, as `conv`, `conv_transpose` and `pool` use them:
-//! sizes and checks; never a computation on elements.
+//! sizes, checks and places; never a computation on elements.
 
 use crate::dim::Dim;
 use crate::op::{TypeError, check};
@@ -16,7 +16,10 @@ pub(super) struct Window<'a> {
     pub after: &'a [i64],
 }
 
-impl Window<'_> {
+/// The greatest stride, dilation or amount of padding, so that places cannot overflow.
+const LIMIT: i64 = i32::MAX as i64;
+
+impl<'a> Window<'a> {
     /// Every list has an item for each of `spatial` dimensions, and strides and dilations advance.
     pub fn check(&self, spatial: usize) -> Result<(), TypeError> {
         check::length("strides", self.strides.len(), spatial)?;
@@ -24,10 +27,15 @@ impl Window<'_> {
         check::length("before", self.before.len(), spatial)?;
         check::length("after", self.after.len(), spatial)?;
         for (name, list) in [("strides", self.strides), ("dilations", self.dilations)] {
-            if let Some(value) = list.iter().find(|value| **value < 1) {
+            if let Some(value) = list.iter().find(|value| !(1..=LIMIT).contains(*value)) {
                 return Err(TypeError::invalid(format!(
-                    "`{name}` has the item {value}, expected at least 1"
+                    "`{name}` has the item {value}, expected 1..={LIMIT}"
                 )));
+            }
+        }
+        for amount in self.before.iter().chain(self.after) {
+            if !(-LIMIT..=LIMIT).contains(amount) {
+                return Err(TypeError::invalid(format!("padding by {amount} elements")));
             }
         }
         Ok(())
@@ -78,5 +86,82 @@ impl Window<'_> {
             (room + stride.clone()).floor_div(&stride)
         };
         count.ok_or_else(|| TypeError::invalid("a stride of 0"))
+    }
+
+    /// The window's way over dimensions of known extents.
+    pub fn sweep(
+        &self,
+        extents: &'a [usize],
+        kernel: &'a [usize],
+        counts: &'a [usize],
+    ) -> Sweep<'a> {
+        Sweep {
+            strides: self.strides,
+            dilations: self.dilations,
+            before: self.before,
+            after: self.after,
+            extents,
+            kernel,
+            counts,
+        }
+    }
+}
+
+/// A window that slides over dimensions of known extents, `counts` times in each.
+pub(super) struct Sweep<'a> {
+    strides: &'a [i64],
+    dilations: &'a [i64],
+    before: &'a [i64],
+    after: &'a [i64],
+    extents: &'a [usize],
+    kernel: &'a [usize],
+    counts: &'a [usize],
+}
+
+impl Sweep<'_> {
+    /// For each element of the window at its `window`-th place, both row-major, the row-major
+    /// place in the dimensions beneath it; `None` in the padding.
+    pub fn taps(&self, window: usize) -> Vec<Option<usize>> {
+        let mut taps = vec![Some(0)];
+        for (axis, start) in self.starts(window).into_iter().enumerate() {
+            let extent = self.extents[axis];
+            let coordinates: Vec<Option<usize>> = self
+                .coordinates(axis, start)
+                .map(|at| usize::try_from(at).ok().filter(|at| *at < extent))
+                .collect();
+            let extended = taps.iter().flat_map(|tap| {
+                coordinates.iter().map(move |at| tap.zip(*at).map(|(tap, at)| tap * extent + at))
+            });
+            taps = extended.collect();
+        }
+        taps
+    }
+
+    /// How many elements of the window at its `window`-th place lie over the dimensions or their
+    /// padding.
+    pub fn padded_taps(&self, window: usize) -> usize {
+        let inside = |(axis, start): (usize, i64)| {
+            let end = self.extents[axis] as i64 + self.after[axis];
+            self.coordinates(axis, start)
+                .filter(|at| (-self.before[axis]..end).contains(at))
+                .count()
+        };
+        self.starts(window).into_iter().enumerate().map(inside).product()
+    }
+
+    /// The coordinates of a window's first element.
+    fn starts(&self, window: usize) -> Vec<i64> {
+        let mut starts = vec![0; self.counts.len()];
+        let mut rest = window;
+        for (axis, count) in self.counts.iter().enumerate().rev() {
+            starts[axis] = (rest % count) as i64 * self.strides[axis] - self.before[axis];
+            rest /= count;
+        }
+        starts
+    }
+
+    fn coordinates(&self, axis: usize, start: i64) -> impl Iterator<Item = i64> {
+        let dilation = self.dilations[axis];
+        (0..self.kernel[axis] as i64).map(move |k| start + k * dilation)
     }
 }
