@@ -225,7 +225,8 @@ pub struct Graph {
     pub buffers: BTreeMap<BufferId, Buffer>,
     /// Orders between steps; from stage scheduled on.
     pub orders: Vec<Order>,
-    /// Nodes in execution order, inputs first; empty until `schedule` has chosen one.
+    /// Every node in execution order, the inputs first and as listed; empty until `schedule` has
+    /// chosen one.
     pub schedule: Vec<NodeId>,
     nodes: StableDiGraph<Node, Edge, u32>,
     values: Vec<Option<Value>>,
@@ -348,6 +349,16 @@ impl Graph {
         &self.nodes[id.0]
     }
 
+    /// A node, or `None` if it was removed.
+    pub fn try_node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.node_weight(id.0)
+    }
+
+    /// A value, or `None` if its node was removed.
+    pub fn try_value(&self, id: ValueId) -> Option<&Value> {
+        self.values.get(id.0 as usize).and_then(Option::as_ref)
+    }
+
     /// A node, to change its properties. Its operands change through
     /// [`Graph::set_operand`] alone.
     ///
@@ -454,6 +465,19 @@ impl Graph {
     /// Whether a value is an output of the graph.
     pub fn is_output(&self, id: ValueId) -> bool {
         self.value(id).graph_outputs > 0
+    }
+
+    /// Makes a node read these values in place of all that it read.
+    pub fn set_operands(&mut self, node: NodeId, operands: &[ValueId]) {
+        let edges = self.nodes.edges_directed(node.0, Direction::Incoming);
+        let old: Vec<_> = edges.map(|edge| edge.id()).collect();
+        for edge in old {
+            self.nodes.remove_edge(edge);
+        }
+        for (index, value) in operands.iter().enumerate() {
+            self.connect(node, index as u32, *value);
+        }
+        self.nodes[node.0].operands = operands.to_vec();
     }
 
     /// Makes a node read another value.

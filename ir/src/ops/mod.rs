@@ -147,16 +147,28 @@ impl Op {
         result.map(|()| op)
     }
 
+    /// The attributes as text, ` {name = value, …}`, or nothing if there are none.
+    pub fn attributes(&self) -> impl fmt::Display + '_ {
+        AttributesOf(self)
+    }
+
     /// Calls `visit` on each dimension among the attributes.
     pub fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
         for_op!(self, op => op.visit_attribute_dims(visit))
     }
 }
 
+struct AttributesOf<'a>(&'a Op);
+
+impl fmt::Display for AttributesOf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for_op!(self.0, op => op.print_attributes(f))
+    }
+}
+
 /// The mnemonic and the attributes, without operands.
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.mnemonic())?;
-        for_op!(self, op => op.print_attributes(f))
+        write!(f, "{}{}", self.mnemonic(), self.attributes())
     }
 }

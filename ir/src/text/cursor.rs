@@ -2,8 +2,11 @@
 //! recurses deeper than [`Cursor::MAX_DEPTH`].
 
 use super::is_identifier;
+use super::print_helpers::UNITS;
 use crate::dim::{Dim, Symbol};
 use crate::dtype::DType;
+use crate::element::Number;
+use crate::types::TensorType;
 use std::fmt;
 
 /// What was wrong with a text, and where.
@@ -41,6 +44,9 @@ pub struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     /// How deep nested brackets, dimensions and recipes may go.
     pub const MAX_DEPTH: u32 = 64;
+
+    /// How many terms a dimension, and how many factors a term may have.
+    const MAX_TERMS: u32 = 256;
 
     /// The start of a text.
     pub fn new(text: &'a str) -> Cursor<'a> {
@@ -100,11 +106,20 @@ impl<'a> Cursor<'a> {
                     .take_while(|(i, c)| *i == 0 || (*i < 32 && c.is_alphanumeric()))
                     .map(|(_, c)| c)
                     .collect();
-                format!("`{}`", token.escape_debug())
+                let visible = |c: char| {
+                    if c.is_control() { c.escape_default().to_string() } else { c.to_string() }
+                };
+                format!("`{}`", token.chars().map(visible).collect::<String>())
             }
         };
         let (line, column) = self.location();
         SyntaxError { line, column, expected: expected.to_string(), found }
+    }
+
+    /// An error at a saved position.
+    pub fn error_at(&mut self, position: Position, expected: &str) -> SyntaxError {
+        self.restore(position);
+        self.error(expected)
     }
 
     /// Runs `parse` one level deeper, or fails if that is too deep.
@@ -214,6 +229,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Reads a tensor type such as `f32[B, 4]`.
+    pub fn tensor_type(&mut self) -> Result<TensorType, SyntaxError> {
+        let dtype = self.dtype()?;
+        let shape = self.list('[', ']', Cursor::dim)?;
+        Ok(TensorType { dtype, shape })
+    }
+
     /// Reads an identifier or a quoted string.
     pub fn name(&mut self) -> Result<String, SyntaxError> {
         if self.peek('"') { self.quoted() } else { self.word().map(str::to_string) }
@@ -274,23 +296,104 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Reads a decimal integer that is not negative.
+    pub fn unsigned(&mut self) -> Result<u64, SyntaxError> {
+        let rest = self.rest();
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        match rest[..digits].parse() {
+            Ok(value) => {
+                self.at += digits;
+                Ok(value)
+            }
+            Err(_) => Err(self.error("an unsigned 64-bit integer")),
+        }
+    }
+
+    /// Reads an unsigned integer of 32 bits.
+    pub fn unsigned_32(&mut self) -> Result<u32, SyntaxError> {
+        let start = self.save();
+        let value = self.unsigned()?;
+        u32::try_from(value).map_err(|_| self.error_at(start, "an unsigned 32-bit integer"))
+    }
+
+    /// Reads a size in bytes, with a unit or without: `320K`, `17`.
+    pub fn size(&mut self) -> Result<u64, SyntaxError> {
+        let start = self.save();
+        let value = self.unsigned()?;
+        let rest = &self.text[self.at..];
+        let unit = UNITS.iter().find(|(letter, _)| rest.starts_with(*letter));
+        let Some((letter, unit)) = unit else {
+            return Ok(value);
+        };
+        self.at += letter.len_utf8();
+        value.checked_mul(*unit).ok_or_else(|| self.error_at(start, "a size of at most 64 bits"))
+    }
+
     /// Reads a float as [`write_float`](super::write_float) writes it; integers are taken too.
     pub fn float(&mut self) -> Result<f64, SyntaxError> {
+        if let Some(value) = self.special_float()? {
+            return Ok(value);
+        }
+        let token = self.numeral();
+        match token.parse() {
+            Ok(value) => {
+                self.at += token.len();
+                Ok(value)
+            }
+            Err(_) => Err(self.error("a number")),
+        }
+    }
+
+    /// Reads an element of a tensor: a float, an integer of 64 bits, `true` or `false`.
+    pub fn number(&mut self) -> Result<Number, SyntaxError> {
+        for (word, value) in [("true", true), ("false", false)] {
+            if self.eat_word(word) {
+                return Ok(Number::Bool(value));
+            }
+        }
+        if let Some(value) = self.special_float()? {
+            return Ok(Number::Float(value));
+        }
+        let token = self.numeral();
+        let value = if token.contains(['.', 'e', 'E']) {
+            token.parse().ok().map(Number::Float)
+        } else {
+            let signed = token.parse().map(Number::Signed);
+            signed.or_else(|_| token.parse().map(Number::Unsigned)).ok()
+        };
+        match value {
+            Some(value) => {
+                self.at += token.len();
+                Ok(value)
+            }
+            None => Err(self.error("a number of 64 bits, `true` or `false`")),
+        }
+    }
+
+    fn special_float(&mut self) -> Result<Option<f64>, SyntaxError> {
         let rest = self.rest();
-        if let Some(bits) = rest.strip_prefix("nan(0x").and_then(|r| r.split_once(')')) {
-            return match u64::from_str_radix(bits.0, 16).map(f64::from_bits) {
-                Ok(value) if value.is_nan() => {
-                    self.at += "nan(0x)".len() + bits.0.len();
-                    Ok(value)
+        if let Some(bits) = rest.strip_prefix("nan(0x") {
+            let digits = bits.bytes().take_while(u8::is_ascii_hexdigit).count();
+            let closed = bits[digits..].starts_with(')');
+            return match u64::from_str_radix(&bits[..digits], 16).map(f64::from_bits) {
+                Ok(value) if value.is_nan() && closed => {
+                    self.at += "nan(0x)".len() + digits;
+                    Ok(Some(value))
                 }
                 _ => Err(self.error("the bits of a NaN")),
             };
         }
         for (word, value) in [("inf", f64::INFINITY), ("-inf", f64::NEG_INFINITY)] {
             if self.eat_symbol(word) {
-                return Ok(value);
+                return Ok(Some(value));
             }
         }
+        Ok(None)
+    }
+
+    /// The characters of a decimal number that comes next, without consuming them.
+    fn numeral(&mut self) -> &'a str {
+        let rest = self.rest();
         let bytes = rest.as_bytes();
         let mut end = 0;
         while let Some(&byte) = bytes.get(end) {
@@ -306,13 +409,7 @@ impl<'a> Cursor<'a> {
             }
             end += 1;
         }
-        match rest[..end].parse() {
-            Ok(value) => {
-                self.at += end;
-                Ok(value)
-            }
-            Err(_) => Err(self.error("a number")),
-        }
+        &rest[..end]
     }
 
     /// Reads `open item, item close`.
@@ -337,25 +434,39 @@ impl<'a> Cursor<'a> {
     /// `floordiv(a, b)`, `mod(a, b)`, `min(a, b)`, `max(a, b)`.
     pub fn dim(&mut self) -> Result<Dim, SyntaxError> {
         self.nested(|cursor| {
-            let mut sum = if cursor.eat('-') { -cursor.product()? } else { cursor.product()? };
-            loop {
+            let negative = cursor.eat('-');
+            let mut sum = cursor.product(negative)?;
+            for _ in 0..Self::MAX_TERMS {
                 if cursor.eat('+') {
-                    sum = sum + cursor.product()?;
+                    sum = sum + cursor.product(false)?;
                 } else if !cursor.rest().starts_with("->") && cursor.eat('-') {
-                    sum = sum - cursor.product()?;
+                    sum = sum + cursor.product(true)?;
                 } else {
                     return Ok(sum);
                 }
             }
+            Err(cursor.error(&format!("a dimension of at most {} terms", Self::MAX_TERMS)))
         })
     }
 
-    fn product(&mut self) -> Result<Dim, SyntaxError> {
-        let mut product = self.factor()?;
-        while self.eat('*') {
+    fn product(&mut self, negative: bool) -> Result<Dim, SyntaxError> {
+        let mut product = if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
+            // The least integer has no positive counterpart, so the sign is part of the number.
+            let start = self.save();
+            let magnitude = i128::from(self.unsigned()?);
+            let value = i64::try_from(if negative { -magnitude } else { magnitude });
+            Dim::from(value.map_err(|_| self.error_at(start, "a 64-bit integer"))?)
+        } else {
+            let factor = self.factor()?;
+            if negative { -factor } else { factor }
+        };
+        for _ in 0..Self::MAX_TERMS {
+            if !self.eat('*') {
+                return Ok(product);
+            }
             product = product * self.factor()?;
         }
-        Ok(product)
+        Err(self.error(&format!("a product of at most {} factors", Self::MAX_TERMS)))
     }
 
     fn factor(&mut self) -> Result<Dim, SyntaxError> {
@@ -397,6 +508,30 @@ mod tests {
         }
         assert!(Cursor::new("mod(S, 0)").dim().is_err());
         assert!(Cursor::new(&"min(1, ".repeat(100_000)).dim().is_err());
+    }
+
+    #[test]
+    fn the_least_integer_is_a_dimension() {
+        for text in ["-9223372036854775808", "B - 9223372036854775808", "-9223372036854775808*B"] {
+            let dim = Cursor::new(text).dim().map(|d| d.to_string());
+            assert_eq!(dim.as_deref(), Ok(text));
+        }
+        assert!(Cursor::new("9223372036854775808").dim().is_err());
+        assert!(Cursor::new(&"B*".repeat(100_000)).dim().is_err());
+        assert!(Cursor::new(&"B + ".repeat(100_000)).dim().is_err());
+    }
+
+    #[test]
+    fn sizes_have_one_spelling() {
+        for (bytes, text) in
+            [(0, "0"), (1023, "1023"), (1024, "1K"), (1536 << 10, "1536K"), (3 << 30, "3G")]
+        {
+            let mut printed = String::new();
+            assert!(super::super::write_size(&mut printed, bytes).is_ok());
+            assert_eq!(printed, text);
+            assert_eq!(Cursor::new(text).size(), Ok(bytes));
+        }
+        assert!(Cursor::new("99999999999999999G").size().is_err());
     }
 
     #[test]

@@ -1,14 +1,48 @@
 //! Spelling of names, strings, floats and attribute lists; the one place that decides it.
 
-use super::{Cursor, SyntaxError};
+use super::{Cursor, Position, SyntaxError};
 use crate::attribute::Attribute;
 use std::fmt::{self, Write};
 
-/// Whether a name can stand without quotes: a letter or `_`, then letters, digits, `_`, `.`.
+/// Whether a name can stand without quotes: a letter or `_`, then letters, digits, `_` and single
+/// inner dots.
 pub fn is_identifier(name: &str) -> bool {
     let mut chars = name.chars();
     chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
+        && !name.ends_with('.')
+        && !name.contains("..")
+}
+
+/// Writes a name: an identifier as it is, anything else in quotes.
+pub fn write_name(f: &mut impl Write, name: &str) -> fmt::Result {
+    if is_identifier(name) { f.write_str(name) } else { write_quoted(f, name) }
+}
+
+/// Units of sizes in bytes, the largest first.
+pub(super) const UNITS: [(char, u64); 3] = [('G', 1 << 30), ('M', 1 << 20), ('K', 1 << 10)];
+
+/// Writes a size in bytes, in the largest unit that divides it.
+pub fn write_size(f: &mut impl Write, bytes: u64) -> fmt::Result {
+    match UNITS.iter().find(|(_, unit)| bytes != 0 && bytes.is_multiple_of(*unit)) {
+        Some((letter, unit)) => write!(f, "{}{letter}", bytes / unit),
+        None => write!(f, "{bytes}"),
+    }
+}
+
+/// Writes the items of a list with `, ` between them.
+pub(super) fn write_list<W: Write, T>(
+    f: &mut W,
+    items: impl IntoIterator<Item = T>,
+    mut write: impl FnMut(&mut W, T) -> fmt::Result,
+) -> fmt::Result {
+    for (index, item) in items.into_iter().enumerate() {
+        if index > 0 {
+            f.write_str(", ")?;
+        }
+        write(f, item)?;
+    }
+    Ok(())
 }
 
 /// Writes a string in double quotes: printable UTF-8 as it is, `\"`, `\\`, and `\u{hex}` for
@@ -93,6 +127,11 @@ impl<'a, 'b> AttributeParser<'a, 'b> {
         }
         self.cursor.restore(start);
         T::absent().ok_or_else(|| self.cursor.error(&format!("attribute `{name}`")))
+    }
+
+    /// The position of the next field.
+    pub fn position(&self) -> Position {
+        self.cursor.save()
     }
 
     /// Expects the end of the list.
