@@ -266,6 +266,30 @@ impl Tensor {
         (0..self.elements()).map(|index| self.get(index))
     }
 
+    /// All elements as the nearest `f64`, in row-major order.
+    pub fn to_floats(&self) -> Vec<f64> {
+        match self.dtype() {
+            DType::F64 => bytemuck::cast_slice(self.bytes()).to_vec(),
+            DType::F32 => {
+                bytemuck::cast_slice::<u8, f32>(self.bytes()).iter().map(|x| (*x).into()).collect()
+            }
+            _ => self.numbers().map(Number::to_float).collect(),
+        }
+    }
+
+    /// All elements as integers modulo 2^64, in row-major order; floats as
+    /// [`Number::to_integer`] converts them.
+    pub fn to_integers(&self) -> Vec<i64> {
+        match self.dtype() {
+            DType::I64 => bytemuck::cast_slice(self.bytes()).to_vec(),
+            DType::I8 => {
+                bytemuck::cast_slice::<u8, i8>(self.bytes()).iter().map(|x| (*x).into()).collect()
+            }
+            DType::U8 => self.bytes().iter().map(|x| (*x).into()).collect(),
+            _ => self.numbers().map(|number| number.to_integer() as i64).collect(),
+        }
+    }
+
     /// The same bytes under another shape of as many elements.
     pub fn reshaped(&self, shape: &[usize]) -> Result<Tensor, TensorError> {
         let ty = ConcreteType::new(self.dtype(), shape.to_vec())?;

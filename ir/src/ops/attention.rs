@@ -1,5 +1,9 @@
 //! `attention`: its attributes, inference and meaning; nothing of any other operator.
 
+use super::compose::Compose;
+use super::{Iota, Matmul, ReduceKind, Scalar, Softmax, Transpose};
+use crate::types::Axis;
+use crate::graph::ValueId;
 use crate::attribute::{Attribute, Float};
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -135,9 +139,164 @@ impl OpDef for Attention {
         Ok(types)
     }
 
-    fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("attention: meaning")
+    fn meaning(&self, operands: &[TensorType]) -> Meaning {
+        Meaning::composite(operands, |graph, inputs| self.build(&mut Compose(graph), inputs))
     }
+
+    fn operations(&self, operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        // Two products; scale, mask and softmax for each score.
+        let scores: Dim = operands[0].shape[..3].iter().cloned().product();
+        let scores = scores * operands[1].shape[2].clone();
+        let widths = operands[0].shape[3].clone() + operands[2].shape[3].clone();
+        scores * (Dim::from(2) * widths + Dim::from(7))
+    }
+}
+
+impl Attention {
+    fn build(&self, g: &mut Compose<'_>, inputs: &[ValueId]) -> Result<Vec<ValueId>, TypeError> {
+        let [q, k, v] = [inputs[0], inputs[1], inputs[2]];
+        let dtype = g.ty(q).dtype;
+        let compute = dtype.compute();
+        let [batch, heads, queries, _] = dims4(g.ty(q))?;
+        let [_, key_heads, keys, _] = dims4(g.ty(k))?;
+        let shape = vec![batch, heads, queries, keys];
+        let product = Matmul { acc: compute, result: compute };
+        let swapped = Transpose { perm: [0, 1, 3, 2].map(Axis).to_vec() };
+        let k = g.op(swapped, &[k])?;
+        // Query heads that share a key head become rows of one matrix.
+        let q = regroup(g, q, &key_heads)?;
+        let scores = g.op(product.clone(), &[q, k])?;
+        let scores = g.reshape(scores, shape.clone())?;
+        let scale = g.constant(compute, self.scale.0);
+        let scaled = g.mul(scores, scale)?;
+        let mut capped = scaled;
+        if let Some(cap) = self.softcap {
+            let cap = g.constant(compute, cap.0);
+            let fraction = g.div(scaled, cap)?;
+            let bounded = g.op(Scalar::Tanh, &[fraction])?;
+            capped = g.mul(bounded, cap)?;
+        }
+        let mut masked = capped;
+        if self.mask == MaskKind::Additive {
+            let mask = g.cast(inputs[3], compute)?;
+            masked = g.add(masked, mask)?;
+        }
+        let visible = self.visible(g, inputs, &shape)?;
+        let infinity = g.constant(compute, f64::NEG_INFINITY);
+        if let Some(visible) = visible {
+            masked = g.op(Scalar::Select, &[visible, masked, infinity])?;
+        }
+        let mut weights = g.op(Softmax { axis: Axis(3) }, &[masked])?;
+        if let Some(visible) = visible {
+            let any = match g.ty(visible).rank() {
+                0 => visible,
+                rank => g.reduce(ReduceKind::Max, visible, [rank - 1])?,
+            };
+            let empty = if self.empty_rows_zero {
+                g.constant(compute, 0.0)
+            } else {
+                let count = g.dim(shape[3].clone())?;
+                let count = g.cast(count, compute)?;
+                g.op(Scalar::Reciprocal, &[count])?
+            };
+            weights = g.op(Scalar::Select, &[any, weights, empty])?;
+        }
+        let v = g.cast(v, compute)?;
+        let rows = regroup(g, weights, &key_heads)?;
+        let result = g.op(product, &[rows, v])?;
+        let mut result_shape = shape;
+        result_shape[3] = g.shape(v)[3].clone();
+        let result = g.reshape(result, result_shape)?;
+        let mut results = vec![g.cast(result, dtype)?];
+        let scores = match self.scores {
+            Scores::None => return Ok(results),
+            Scores::Scaled => scaled,
+            Scores::Capped => capped,
+            Scores::Masked => masked,
+            Scores::Weights => weights,
+        };
+        results.push(g.cast(scores, dtype)?);
+        Ok(results)
+    }
+
+    /// Which keys are not masked, as truth values that broadcast to the scores; `None`: all.
+    fn visible(
+        &self,
+        g: &mut Compose<'_>,
+        inputs: &[ValueId],
+        shape: &[Dim],
+    ) -> Result<Option<ValueId>, TypeError> {
+        let mut conditions = Vec::new();
+        match self.mask {
+            MaskKind::None => {}
+            MaskKind::Boolean => conditions.push(inputs[3]),
+            MaskKind::Additive => {
+                let infinity = g.constant(g.ty(inputs[3]).dtype, f64::NEG_INFINITY);
+                conditions.push(g.op(Scalar::NotEqual, &[inputs[3], infinity])?);
+            }
+        }
+        let count = |axis: usize| {
+            let mut counted = vec![Dim::ONE; 4];
+            counted[axis] = shape[axis].clone();
+            Iota { shape: counted, axis: Axis::from(axis), dtype: DType::I64 }
+        };
+        let lengths = match inputs.last() {
+            Some(lengths) if self.lengths => Some(g.along(*lengths, 0, 4)?),
+            _ => None,
+        };
+        let windowed = self.before.is_some() || self.after.is_some();
+        let key = match windowed || self.lengths {
+            true => g.op(count(3), &[])?,
+            false => return all(g, conditions),
+        };
+        if let Some(lengths) = lengths {
+            conditions.push(g.op(Scalar::Less, &[key, lengths])?);
+        }
+        if windowed {
+            let first = match (&self.position, lengths) {
+                (Position::Offset(offset), _) => g.dim(offset.clone())?,
+                (Position::Lengths, Some(lengths)) => {
+                    let queries = g.dim(shape[2].clone())?;
+                    g.sub(lengths, queries)?
+                }
+                (Position::Lengths, None) => return Err(TypeError::invalid("no lengths")),
+            };
+            let query = g.op(count(2), &[])?;
+            let position = g.add(query, first)?;
+            if let Some(after) = self.after {
+                let after = g.dim(Dim::from(after))?;
+                let last = g.add(position, after)?;
+                conditions.push(g.op(Scalar::LessOrEqual, &[key, last])?);
+            }
+            if let Some(before) = self.before {
+                let before = g.dim(Dim::from(before))?;
+                let first = g.sub(position, before)?;
+                conditions.push(g.op(Scalar::GreaterOrEqual, &[key, first])?);
+            }
+        }
+        all(g, conditions)
+    }
+}
+
+/// The conjunction of conditions; `None` if there are none.
+fn all(g: &mut Compose<'_>, conditions: Vec<ValueId>) -> Result<Option<ValueId>, TypeError> {
+    let mut conditions = conditions.into_iter();
+    let first = conditions.next();
+    first.map(|first| conditions.try_fold(first, |a, b| g.op(Scalar::And, &[a, b]))).transpose()
+}
+
+fn dims4(ty: &TensorType) -> Result<[Dim; 4], TypeError> {
+    let shape = ty.shape.clone();
+    shape.try_into().map_err(|_| TypeError::invalid(format!("{ty} is not of rank 4")))
+}
+
+/// `[B, H, S, D]` as `[B, heads, H / heads * S, D]`.
+fn regroup(g: &mut Compose<'_>, value: ValueId, heads: &Dim) -> Result<ValueId, TypeError> {
+    let [batch, all, rows, width] = dims4(g.ty(value))?;
+    let group = all.exact_div(heads).ok_or_else(|| {
+        TypeError::invalid(format!("{heads} heads do not divide {all}"))
+    })?;
+    g.reshape(value, vec![batch, heads.clone(), group * rows, width])
 }
 
 /// Where the queries stand among the keys: key `j` stands at position `j`.

@@ -1,5 +1,7 @@
 //! `batch_norm`: its attributes, inference and meaning; nothing of any other operator.
 
+use super::compose::Compose;
+use super::Scalar;
 use crate::attribute::Float;
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -33,7 +35,36 @@ impl OpDef for BatchNorm {
         Ok(vec![x.clone()])
     }
 
-    fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("batch_norm: meaning")
+    fn meaning(&self, operands: &[TensorType]) -> Meaning {
+        Meaning::composite(operands, |graph, inputs| {
+            let mut g = Compose(graph);
+            let ty = g.ty(inputs[0]).clone();
+            let compute = ty.dtype.compute();
+            let x = g.cast(inputs[0], compute)?;
+            let mut parameters = Vec::with_capacity(4);
+            for input in &inputs[1..] {
+                let parameter = g.cast(*input, compute)?;
+                parameters.push(match ty.rank() {
+                    1 => parameter,
+                    rank => g.along(parameter, 1, rank)?,
+                });
+            }
+            let [scale, bias, mean, variance] = parameters[..] else {
+                return Err(TypeError::invalid("five operands"));
+            };
+            let epsilon = g.constant(compute, self.epsilon.0);
+            let sum = g.add(variance, epsilon)?;
+            let factor = g.op(Scalar::Rsqrt, &[sum])?;
+            let factor = g.mul(factor, scale)?;
+            let centred = g.sub(x, mean)?;
+            let scaled = g.mul(centred, factor)?;
+            let result = g.add(scaled, bias)?;
+            Ok(vec![g.cast(result, ty.dtype)?])
+        })
+    }
+
+    fn operations(&self, operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        // Difference, factor, bias for each element; the factors are a channel's.
+        Dim::from(3) * operands[0].elements()
     }
 }

@@ -1,8 +1,9 @@
 //! `dims`: its attributes, inference and meaning; nothing of any other operator.
 
+use crate::tensor::Tensor;
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
 use crate::types::TensorType;
 use crate::operator;
 
@@ -25,6 +26,15 @@ impl OpDef for Dims {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("dims: meaning")
+        Meaning::primitive(self, evaluate)
     }
+
+    fn operations(&self, _operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        Dim::ZERO
+    }
+}
+
+fn evaluate(op: &Dims, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    let values: Result<Vec<i64>, _> = op.values.iter().map(|dim| evaluation.dim(dim)).collect();
+    Ok(vec![Tensor::from_elements(&[op.values.len()], &values?)?])
 }

@@ -1,5 +1,6 @@
 //! `group_norm`: its attributes, inference and meaning; nothing of any other operator.
 
+use super::compose::Compose;
 use crate::attribute::Float;
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -42,7 +43,33 @@ impl OpDef for GroupNorm {
         Ok(vec![x.clone()])
     }
 
-    fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("group_norm: meaning")
+    fn meaning(&self, operands: &[TensorType]) -> Meaning {
+        Meaning::composite(operands, |graph, inputs| {
+            let mut g = Compose(graph);
+            let ty = g.ty(inputs[0]).clone();
+            let compute = ty.dtype.compute();
+            let x = g.cast(inputs[0], compute)?;
+            let groups = Dim::from(self.groups);
+            let inner: Dim = ty.shape[1..].iter().cloned().product();
+            let inner = inner.exact_div(&groups).ok_or_else(|| {
+                TypeError::invalid(format!("{groups} groups do not divide {inner}"))
+            })?;
+            let grouped = g.reshape(x, vec![ty.shape[0].clone(), groups, inner])?;
+            let normal = g.standardise(grouped, 2..3, self.epsilon.0)?.normal;
+            let normal = g.reshape(normal, ty.shape.clone())?;
+            let [scale, bias] = [inputs[1], inputs[2]];
+            let scale = g.cast(scale, compute)?;
+            let scale = g.along(scale, 1, ty.rank())?;
+            let bias = g.cast(bias, compute)?;
+            let bias = g.along(bias, 1, ty.rank())?;
+            let scaled = g.mul(normal, scale)?;
+            let result = g.add(scaled, bias)?;
+            Ok(vec![g.cast(result, ty.dtype)?])
+        })
+    }
+
+    fn operations(&self, operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        // Sum, difference, square, sum, factor, scale and bias for each element.
+        Dim::from(7) * operands[0].elements()
     }
 }

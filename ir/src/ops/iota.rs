@@ -1,8 +1,10 @@
 //! `iota`: its attributes, inference and meaning; nothing of any other operator.
 
+use crate::element::Number;
+use crate::tensor::Tensor;
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
 use crate::types::{Axis, TensorType};
 use crate::operator;
 
@@ -33,6 +35,21 @@ impl OpDef for Iota {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("iota: meaning")
+        Meaning::primitive(self, evaluate)
     }
+
+    fn operations(&self, _operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        Dim::ZERO
+    }
+}
+
+fn evaluate(op: &Iota, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    let ty = evaluation.outputs[0].clone();
+    let (extent, inner) = (ty.shape[op.axis.index()], ty.shape[op.axis.index() + 1..].iter());
+    let inner: usize = inner.product();
+    let mut result = Tensor::zeros(ty);
+    for position in 0..result.elements() {
+        result.set(position, Number::Signed((position / inner % extent) as i64));
+    }
+    Ok(vec![result])
 }

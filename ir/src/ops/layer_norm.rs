@@ -1,5 +1,6 @@
 //! `layer_norm`: its attributes, inference and meaning; nothing of any other operator.
 
+use super::compose::Compose;
 use crate::attribute::Float;
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -46,7 +47,30 @@ impl OpDef for LayerNorm {
         Ok(types)
     }
 
-    fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("layer_norm: meaning")
+    fn meaning(&self, operands: &[TensorType]) -> Meaning {
+        Meaning::composite(operands, |graph, inputs| {
+            let mut g = Compose(graph);
+            let dtype = g.ty(inputs[0]).dtype;
+            let compute = dtype.compute();
+            let x = g.cast(inputs[0], compute)?;
+            let axes = self.axis.index()..g.ty(x).rank();
+            let standard = g.standardise(x, axes, self.epsilon.0)?;
+            let scale = g.cast(inputs[1], compute)?;
+            let mut result = g.mul(standard.normal, scale)?;
+            if let Some(bias) = inputs.get(2) {
+                let bias = g.cast(*bias, compute)?;
+                result = g.add(result, bias)?;
+            }
+            let mut results = vec![g.cast(result, dtype)?];
+            if self.statistics {
+                results.extend([standard.mean, standard.factor]);
+            }
+            Ok(results)
+        })
+    }
+
+    fn operations(&self, operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        // Sum, difference, square, sum, factor, scale and bias for each element.
+        Dim::from(7) * operands[0].elements()
     }
 }

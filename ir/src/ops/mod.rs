@@ -112,6 +112,7 @@ operators! {
     grid_sample::GridSample,
 }
 
+mod compose;
 mod scalar_table;
 mod values;
 mod window;

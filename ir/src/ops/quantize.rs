@@ -1,19 +1,24 @@
 //! `quantize`: its attributes, inference and meaning; nothing of any other operator.
 
+use super::compose::Compose;
+use super::{Broadcast, Scalar};
+use crate::scalar::limit;
 use crate::dim::Dim;
+use crate::graph::ValueId;
 use crate::dtype::DType;
 use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::{Axis, TensorType};
 use crate::operator;
 
 operator! {
-    /// `saturate(round(x / scale) + zero point)`; ties round to even. (ONNX QuantizeLinear)
+    /// `saturate(round(x / scale) + zero point)`, in f32 or wider; ties round to even, and 8-bit
+    /// floats only to their own precision. (ONNX QuantizeLinear)
     ///
     /// Operands: x; scale (float); and, if `zero_point`, the zero point of the result's type. Scale and zero point are
     /// scalars, or, with `axis`, `[C]` for that axis of x, or, with `block` too, of x's rank with
     /// ceil(C / block) along the axis.
     Quantize {
-        /// Element type of the result: an integer or 8-bit float.
+        /// Element type of the result: an integer of at most 16 bits, or an 8-bit float.
         dtype: DType,
         /// Per-axis or blocked.
         axis: Option<Axis>,
@@ -34,7 +39,8 @@ impl OpDef for Quantize {
         let x = &operands[0];
         check::dtype(operands, 0, "a float or i32", |d| d.is_float() || d == DType::I32)?;
         check::dtype(operands, 1, "a float", DType::is_float)?;
-        if !self.dtype.is_integer() && self.dtype.bits() != 8 || self.dtype == DType::Bool {
+        let integer = self.dtype.is_integer() && self.dtype.bits() <= 16;
+        if !integer && !(self.dtype.is_float() && self.dtype.bits() == 8) {
             return Err(TypeError::invalid(format!("quantisation to {}", self.dtype)));
         }
         if self.zero_point {
@@ -46,8 +52,38 @@ impl OpDef for Quantize {
         Ok(vec![TensorType::new(self.dtype, x.shape.clone())])
     }
 
-    fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("quantize: meaning")
+    fn meaning(&self, operands: &[TensorType]) -> Meaning {
+        Meaning::composite(operands, |graph, inputs| {
+            let mut g = Compose(graph);
+            let [x, scale] = [inputs[0], inputs[1]];
+            let wide = [x, scale].iter().any(|v| g.ty(*v).dtype == DType::F64);
+            let compute = if wide { DType::F64 } else { DType::F32 };
+            let shape = g.shape(x);
+            let x = g.cast(x, compute)?;
+            let scale = g.cast(scale, compute)?;
+            let scale = spread(&mut g, scale, &shape, self.axis, self.block)?;
+            let mut y = g.div(x, scale)?;
+            if self.dtype.is_integer() {
+                y = g.op(Scalar::Round, &[y])?;
+            }
+            if let Some(zero_point) = inputs.get(2) {
+                let zero_point = g.cast(*zero_point, compute)?;
+                let zero_point = spread(&mut g, zero_point, &shape, self.axis, self.block)?;
+                y = g.add(y, zero_point)?;
+            }
+            if self.dtype.is_integer() {
+                let [least, greatest] = [false, true]
+                    .map(|greatest| limit(self.dtype, greatest).to_float())
+                    .map(|value| g.constant(compute, value));
+                y = g.op(Scalar::Clip, &[y, least, greatest])?;
+            }
+            Ok(vec![g.op(Scalar::Cast { to: self.dtype, saturate: self.saturate }, &[y])?])
+        })
+    }
+
+    fn operations(&self, operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        // Quotient, rounding, zero point, two limits for each element.
+        Dim::from(5) * operands[0].elements()
     }
 }
 
@@ -88,4 +124,35 @@ pub(super) fn parameter_shape(
     }
     let pairs = parameter.iter().zip(&expected);
     pairs.into_iter().try_for_each(|(p, e)| check::equal(p, e, "scale or zero point"))
+}
+
+/// A scale or zero point under a shape that broadcasts to `shape`, x's: blocks are repeated.
+pub(super) fn spread(
+    g: &mut Compose<'_>,
+    parameter: ValueId,
+    shape: &[Dim],
+    axis: Option<Axis>,
+    block: Option<i64>,
+) -> Result<ValueId, TypeError> {
+    let Some(axis) = axis.map(Axis::index) else {
+        return Ok(parameter);
+    };
+    let Some(block) = block else {
+        return g.along(parameter, axis, shape.len());
+    };
+    let blocks = g.shape(parameter);
+    let mut column = blocks.clone();
+    column.insert(axis + 1, Dim::ONE);
+    let column = g.reshape(parameter, column)?;
+    let mut repeated = blocks.clone();
+    repeated.insert(axis + 1, Dim::from(block));
+    let repeated = g.op(Broadcast { shape: repeated }, &[column])?;
+    let mut flat = blocks;
+    flat[axis] = flat[axis].clone() * Dim::from(block);
+    let flat = g.reshape(repeated, flat)?;
+    // The last block may reach over the end.
+    if g.ty(flat).shape == shape {
+        return Ok(flat);
+    }
+    g.part(flat, axis, (Dim::ZERO, shape[axis].clone(), 1))
 }

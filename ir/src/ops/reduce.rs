@@ -1,15 +1,22 @@
 //! `reduce`: its attributes, inference and meaning; nothing of any other operator.
 
+use crate::scalar;
+use crate::element::Number;
+use crate::tensor::Tensor;
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
 use crate::types::{Axis, TensorType};
 use crate::{attribute_words, operator};
 
 operator! {
-    /// Reduces over axes. With no axes it changes nothing but, for `mean`, nothing either.
+    /// Reduces over axes; with no axes nothing changes.
     ///
-    /// The neutral value of an empty reduction: 0, 1, the least or greatest value; NaN for `mean`.
+    /// Operand: numbers, for `max` and `min` truth values too; the result has its type. The reference
+    /// evaluation adds and multiplies floats in f64 and rounds once.
+    ///
+    /// An empty reduction gives the neutral value: 0, 1, the least or greatest value (infinities for
+    /// floats); for `mean` NaN, or 0 for integers.
     Reduce {
         /// The reduction.
         kind: ReduceKind,
@@ -25,9 +32,9 @@ attribute_words! {
     ReduceKind {
         /// Sum, in f32 or wider for floats, wrapping for integers.
         Sum = "sum",
-        /// Sum over count.
+        /// Sum over count; integers truncate towards zero.
         Mean = "mean",
-        /// Product.
+        /// Product, in f32 or wider for floats, wrapping for integers.
         Prod = "prod",
         /// Greatest; NaN if any is.
         Max = "max",
@@ -65,6 +72,95 @@ impl OpDef for Reduce {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("reduce: meaning")
+        Meaning::primitive(self, evaluate)
+    }
+
+    fn operations(&self, operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        operands[0].elements()
+    }
+}
+
+fn evaluate(op: &Reduce, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    let x = &evaluation.operands[0];
+    let ty = evaluation.outputs[0].clone();
+    let count: usize = op.axes.iter().map(|axis| x.shape()[axis.index()]).product();
+    let fold = Fold { shape: x.shape(), axes: &op.axes, results: ty.elements() };
+    let dtype = x.dtype();
+    let numbers: Vec<Number> = if dtype.is_float() {
+        let x = x.to_floats();
+        let results = match op.kind {
+            ReduceKind::Sum => fold.run(&x, 0.0, |a, b| a + b),
+            ReduceKind::Mean => {
+                let sums = fold.run(&x, 0.0, |a, b| a + b).into_iter();
+                sums.map(|sum| sum / count as f64).collect()
+            }
+            ReduceKind::Prod => fold.run(&x, 1.0, |a, b| a * b),
+            ReduceKind::Max => fold.run(&x, f64::NEG_INFINITY, |a, b| pick(a, b, a > b)),
+            ReduceKind::Min => fold.run(&x, f64::INFINITY, |a, b| pick(a, b, a < b)),
+        };
+        results.into_iter().map(Number::Float).collect()
+    } else {
+        let x: Vec<i128> = x.numbers().map(Number::to_integer).collect();
+        let limit = |greatest| scalar::limit(dtype, greatest).to_integer();
+        let results = match op.kind {
+            ReduceKind::Sum => fold.run(&x, 0, i128::wrapping_add),
+            ReduceKind::Mean => {
+                let sums = fold.run(&x, 0, i128::wrapping_add).into_iter();
+                sums.map(|sum| sum.checked_div(count as i128).unwrap_or(0)).collect()
+            }
+            ReduceKind::Prod => fold.run(&x, 1, i128::wrapping_mul),
+            ReduceKind::Max => fold.run(&x, limit(false), i128::max),
+            ReduceKind::Min => fold.run(&x, limit(true), i128::min),
+        };
+        // The low 64 bits are right whatever the sign; rounding keeps the type's own of them.
+        results.into_iter().map(|value| Number::Signed(value as i64)).collect()
+    };
+    Ok(vec![Tensor::from_numbers(ty, numbers)?])
+}
+
+/// The first if it wins, else the second; NaN if either is.
+fn pick(a: f64, b: f64, first: bool) -> f64 {
+    if first || a.is_nan() { a } else { b }
+}
+
+/// A reduction of a row-major tensor of that shape over those axes.
+struct Fold<'a> {
+    shape: &'a [usize],
+    axes: &'a [Axis],
+    results: usize,
+}
+
+impl Fold<'_> {
+    fn run<T: Copy>(&self, elements: &[T], start: T, step: impl Fn(T, T) -> T) -> Vec<T> {
+        let mut results = vec![start; self.results];
+        // Strides of the result as the operand's index runs; reduced axes stand still.
+        let mut strides = vec![0; self.shape.len()];
+        let mut stride = 1;
+        for axis in (0..self.shape.len()).rev() {
+            if !self.axes.contains(&Axis::from(axis)) {
+                strides[axis] = stride;
+                stride *= self.shape[axis];
+            }
+        }
+        let (outer, row, step_in_row) = match (self.shape.split_last(), strides.last()) {
+            (Some((row, outer)), Some(stride)) => (outer, *row, *stride),
+            _ => (self.shape, 1, 0),
+        };
+        let mut index = vec![0; outer.len()];
+        for row in elements.chunks(row.max(1)) {
+            let mut target: usize = index.iter().zip(&strides).map(|(i, s)| i * s).sum();
+            for element in row {
+                results[target] = step(results[target], *element);
+                target += step_in_row;
+            }
+            for axis in (0..outer.len()).rev() {
+                index[axis] += 1;
+                if index[axis] < outer[axis] {
+                    break;
+                }
+                index[axis] = 0;
+            }
+        }
+        results
     }
 }

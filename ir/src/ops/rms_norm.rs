@@ -1,5 +1,8 @@
 //! `rms_norm`: its attributes, inference and meaning; nothing of any other operator.
 
+use super::compose::Compose;
+use super::{ReduceKind, Scalar};
+use crate::dim::Dim;
 use crate::attribute::Float;
 use crate::dtype::DType;
 use crate::op::{Meaning, OpDef, TypeError, check};
@@ -32,7 +35,27 @@ impl OpDef for RmsNorm {
         Ok(vec![x.clone()])
     }
 
-    fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("rms_norm: meaning")
+    fn meaning(&self, operands: &[TensorType]) -> Meaning {
+        Meaning::composite(operands, |graph, inputs| {
+            let mut g = Compose(graph);
+            let dtype = g.ty(inputs[0]).dtype;
+            let compute = dtype.compute();
+            let x = g.cast(inputs[0], compute)?;
+            let square = g.mul(x, x)?;
+            let axes = self.axis.index()..g.ty(x).rank();
+            let mean = g.reduce(ReduceKind::Mean, square, axes)?;
+            let epsilon = g.constant(compute, self.epsilon.0);
+            let sum = g.add(mean, epsilon)?;
+            let factor = g.op(Scalar::Rsqrt, &[sum])?;
+            let normal = g.mul(x, factor)?;
+            let scale = g.cast(inputs[1], compute)?;
+            let result = g.mul(normal, scale)?;
+            Ok(vec![g.cast(result, dtype)?])
+        })
+    }
+
+    fn operations(&self, operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        // Square, sum, factor, scale for each element.
+        Dim::from(4) * operands[0].elements()
     }
 }

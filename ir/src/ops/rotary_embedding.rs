@@ -1,5 +1,8 @@
 //! `rotary_embedding`: its attributes, inference and meaning; nothing of any other operator.
 
+use super::compose::Compose;
+use super::Concat;
+use crate::types::Axis;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::op::{Meaning, OpDef, TypeError, check};
@@ -43,7 +46,56 @@ impl OpDef for RotaryEmbedding {
         Ok(vec![x.clone()])
     }
 
-    fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("rotary_embedding: meaning")
+    fn meaning(&self, operands: &[TensorType]) -> Meaning {
+        Meaning::composite(operands, |graph, inputs| {
+            let mut g = Compose(graph);
+            let ty = g.ty(inputs[0]).clone();
+            let compute = ty.dtype.compute();
+            let x = g.cast(inputs[0], compute)?;
+            let table = g.shape(inputs[1]);
+            let pairs = table[2].clone();
+            let over_heads = vec![table[0].clone(), Dim::ONE, table[1].clone(), pairs.clone()];
+            let cos = g.cast(inputs[1], compute)?;
+            let cos = g.reshape(cos, over_heads.clone())?;
+            let sin = g.cast(inputs[2], compute)?;
+            let over_heads = [&g.shape(inputs[2])[..1], &over_heads[1..]].concat();
+            let sin = g.reshape(sin, over_heads)?;
+            let (second, step) = match self.interleaved {
+                true => (Dim::ONE, 2),
+                false => (pairs.clone(), 1),
+            };
+            let first = g.part(x, 3, (Dim::ZERO, pairs.clone(), step))?;
+            let second = g.part(x, 3, (second, pairs.clone(), step))?;
+            let [a, b] = [g.mul(first, cos)?, g.mul(second, sin)?];
+            let real = g.sub(a, b)?;
+            let [a, b] = [g.mul(first, sin)?, g.mul(second, cos)?];
+            let imaginary = g.add(a, b)?;
+            let rotated = if self.interleaved {
+                let column = [g.shape(real), vec![Dim::ONE]].concat();
+                let columns =
+                    [g.reshape(real, column.clone())?, g.reshape(imaginary, column)?];
+                let pairs = g.op(Concat { axis: Axis(4) }, &columns)?;
+                let mut row = ty.shape.clone();
+                row[3] = Dim::from(2) * table[2].clone();
+                g.reshape(pairs, row)?
+            } else {
+                g.op(Concat { axis: Axis(3) }, &[real, imaginary])?
+            };
+            let width = Dim::from(2) * pairs;
+            let rest = ty.shape[3].clone() - width.clone();
+            let result = if rest.is(0) {
+                rotated
+            } else {
+                let rest = g.part(x, 3, (width, rest, 1))?;
+                g.op(Concat { axis: Axis(3) }, &[rotated, rest])?
+            };
+            Ok(vec![g.cast(result, ty.dtype)?])
+        })
+    }
+
+    fn operations(&self, operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        // Two products and a sum for each rotated element.
+        let heads: Dim = operands[0].shape[..3].iter().cloned().product();
+        Dim::from(6) * heads * operands[1].shape[2].clone()
     }
 }

@@ -1,5 +1,8 @@
 //! `softmax`: its attributes, inference and meaning; nothing of any other operator.
 
+use super::compose::Compose;
+use super::{ReduceKind, Scalar};
+use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::types::{Axis, TensorType};
@@ -23,7 +26,22 @@ impl OpDef for Softmax {
         Ok(vec![x.clone()])
     }
 
-    fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("softmax: meaning")
+    fn meaning(&self, operands: &[TensorType]) -> Meaning {
+        Meaning::composite(operands, |graph, inputs| {
+            let mut g = Compose(graph);
+            let [dtype, compute] = [g.ty(inputs[0]).dtype, g.ty(inputs[0]).dtype.compute()];
+            let x = g.cast(inputs[0], compute)?;
+            let greatest = g.reduce(ReduceKind::Max, x, [self.axis.index()])?;
+            let below = g.sub(x, greatest)?;
+            let powers = g.op(Scalar::Exp, &[below])?;
+            let sum = g.reduce(ReduceKind::Sum, powers, [self.axis.index()])?;
+            let result = g.div(powers, sum)?;
+            Ok(vec![g.cast(result, dtype)?])
+        })
+    }
+
+    fn operations(&self, operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        // Maximum, difference, power, sum, quotient.
+        Dim::from(5) * operands[0].elements()
     }
 }

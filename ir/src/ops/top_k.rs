@@ -1,13 +1,16 @@
 //! `top_k`: its attributes, inference and meaning; nothing of any other operator.
 
+use super::arg_reduce::order_keys;
+use crate::tensor::Tensor;
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::op::{Meaning, OpDef, TypeError, check};
+use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
 use crate::types::{Axis, TensorType};
 use crate::operator;
 
 operator! {
-    /// The `k` greatest or least elements along an axis, in order; equal ones by ascending index.
+    /// The `k` greatest or least elements along an axis, in order; equal ones by ascending index. NaN
+    /// counts as greater than every number.
     ///
     /// Results: the values, and their indices as `i64`.
     TopK {
@@ -38,6 +41,39 @@ impl OpDef for TopK {
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
-        todo!("top_k: meaning")
+        Meaning::primitive(self, evaluate)
     }
+
+    fn operations(&self, operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        operands[0].elements()
+    }
+}
+
+fn evaluate(op: &TopK, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
+    let x = &evaluation.operands[0];
+    let keys = order_keys(x, i128::MAX);
+    let ty = evaluation.outputs[0].clone();
+    let (outer, inner) = x.shape().split_at(op.axis.index());
+    let (extent, inner) = (inner[0], inner[1..].iter().product::<usize>());
+    let k = ty.shape[op.axis.index()];
+    let mut values = Tensor::zeros(ty.clone());
+    let mut indices = vec![0i64; values.elements()];
+    for outer in 0..outer.iter().product() {
+        for inner_index in 0..inner {
+            let position = |i: usize| (outer * extent + i) * inner + inner_index;
+            let mut order: Vec<usize> = (0..extent).collect();
+            // Stable: equal elements stay in the order of their indices.
+            if op.largest {
+                order.sort_by_key(|i| std::cmp::Reverse(keys[position(*i)]));
+            } else {
+                order.sort_by_key(|i| keys[position(*i)]);
+            }
+            for (rank, i) in order.into_iter().take(k).enumerate() {
+                let target = (outer * k + rank) * inner + inner_index;
+                values.set(target, x.get(position(i)));
+                indices[target] = i as i64;
+            }
+        }
+    }
+    Ok(vec![values, Tensor::from_elements(&ty.shape, &indices)?])
 }

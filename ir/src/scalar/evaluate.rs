@@ -57,7 +57,8 @@ fn unify(a: Typed, b: Typed) -> (Typed, Typed) {
     (convert(a), convert(b))
 }
 
-fn limit(dtype: DType, greatest: bool) -> Number {
+/// The greatest or least value of a type: the infinities for floats.
+pub fn limit(dtype: DType, greatest: bool) -> Number {
     match (dtype.class(), greatest) {
         (DTypeClass::Float, true) => Number::Float(f64::INFINITY),
         (DTypeClass::Float, false) => Number::Float(f64::NEG_INFINITY),

@@ -4,5 +4,5 @@
 mod evaluate;
 mod expr;
 
-pub use evaluate::evaluate;
+pub use evaluate::{evaluate, limit};
 pub use expr::{Binary, Expr, Unary};
