@@ -1,6 +1,6 @@
 //! The CPU's kernels by operator: the only table of them; must never hold a kernel's code.
 
-use super::kernels::{elementwise, reference};
+use super::kernels::{elementwise, gather, movement, reference};
 use super::program::{Run, Selected, Shapes};
 use membar_ir::kernel::{InPlace, KernelLibrary, KernelSpec};
 use membar_ir::op::Meaning;
@@ -28,15 +28,20 @@ pub(crate) fn select(op: &Op, operands: &[TensorType], outputs: &[TensorType]) -
         Op::Reshape(_) => Some(alias("reshape", operands.len())),
         Op::Bitcast(_) => Some(alias("bitcast", operands.len())),
         Op::Scalar(_) => scalar(op, operands, outputs),
+        Op::Transpose(_) | Op::Broadcast(_) | Op::Slice(_) | Op::Concat(_) | Op::Append(_)
+            if !movement::is_addressable(operands) =>
+        {
+            by_meaning(op, operands)
+        }
+        Op::Transpose(op) => Some(movement::transpose(op)),
+        Op::Broadcast(op) => Some(movement::broadcast(op)),
+        Op::Slice(slice) => movement::slice(slice).or_else(|| by_meaning(op, operands)),
+        Op::Concat(op) => Some(movement::concat(op, operands.len())),
+        Op::Append(op) => Some(movement::append(op)),
+        Op::Gather(gather) => gather::select(gather, operands).or_else(|| by_meaning(op, operands)),
         Op::Iota(_)
         | Op::Dims(_)
-        | Op::Transpose(_)
-        | Op::Broadcast(_)
-        | Op::Slice(_)
-        | Op::Concat(_)
-        | Op::Append(_)
         | Op::Pad(_)
-        | Op::Gather(_)
         | Op::GatherElements(_)
         | Op::GatherNd(_)
         | Op::ScatterElements(_)
@@ -108,6 +113,6 @@ fn copy(shapes: &Shapes<'_>) -> Run {
             out[..length].copy_from_slice(&bytes[..length]);
             return Ok(());
         }
-        super::kernels::movement::gather_bytes(&view, bytes, out)
+        movement::gather_bytes(&view, bytes, out)
     })
 }

@@ -182,6 +182,35 @@ impl Walk {
             }
         }
     }
+
+    /// Calls `visit(offsets, length)` for each run along the innermost merged dimension, with the
+    /// offset of its first element in each list.
+    pub fn rows(&self, mut visit: impl FnMut(&[usize], usize)) {
+        let innermost = self.shape.len() - 1;
+        let count: usize = self.shape[..innermost].iter().product();
+        let mut offsets: Extents = SmallVec::from_elem(0, self.strides.len());
+        let mut index: Extents = SmallVec::from_elem(0, innermost);
+        if self.inner() == 0 {
+            return;
+        }
+        for _ in 0..count {
+            visit(&offsets, self.inner());
+            for axis in (0..innermost).rev() {
+                index[axis] += 1;
+                let ends = index[axis] == self.shape[axis];
+                for (offset, strides) in offsets.iter_mut().zip(&self.strides) {
+                    *offset += strides[axis];
+                    if ends {
+                        *offset -= strides[axis] * self.shape[axis];
+                    }
+                }
+                if !ends {
+                    break;
+                }
+                index[axis] = 0;
+            }
+        }
+    }
 }
 
 #[cfg(test)]

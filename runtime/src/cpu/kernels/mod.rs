@@ -1,6 +1,7 @@
 //! The kernels of the CPU, a file for each concern; must never be reached but through `library`.
 
 pub(crate) mod elementwise;
+pub(crate) mod gather;
 pub(crate) mod movement;
 pub(crate) mod reference;
 
