@@ -7,12 +7,13 @@ mod npy;
 mod npz;
 mod safetensors;
 
+use bytes::Bytes;
 use membar_ir::dtype::DType;
 use membar_ir::tensor::{Tensor, TensorError};
 use membar_ir::types::ShapeError;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
+use std::io::{self, Cursor};
 use std::path::{Path, PathBuf};
 
 /// Tensors by name.
@@ -30,6 +31,17 @@ pub fn read(path: &Path) -> Result<Tensors, TensorFileError> {
     match Format::of(path)? {
         Format::Npz => npz::read(path),
         Format::Safetensors => safetensors::read(path),
+    }
+}
+
+/// Reads all tensors of a file that is in memory; errors call it `path`.
+///
+/// # Errors
+/// As for [`read`].
+pub fn parse(bytes: Bytes, format: Format, path: &Path) -> Result<Tensors, TensorFileError> {
+    match format {
+        Format::Npz => npz::parse(Cursor::new(bytes), path),
+        Format::Safetensors => safetensors::parse(&bytes, path),
     }
 }
 

@@ -26,10 +26,14 @@ const MAX_INFLATED_BYTES: u64 = 8 << 30;
 pub fn read(path: &Path) -> Result<Tensors, TensorFileError> {
     let file = File::open(path)
         .map_err(|source| TensorFileError::Read { path: path.to_owned(), source })?;
-    read_from(BufReader::new(file), path)
+    parse(BufReader::new(file), path)
 }
 
-fn read_from(reader: impl Read + Seek, path: &Path) -> Result<Tensors, TensorFileError> {
+/// Reads every array of an archive that is called `path`.
+///
+/// # Errors
+/// As for [`read`].
+pub fn parse(reader: impl Read + Seek, path: &Path) -> Result<Tensors, TensorFileError> {
     let damaged = |reason: String| TensorFileError::Damaged {
         path: path.to_owned(),
         format: Format::Npz,

@@ -5,6 +5,7 @@
 use super::{ArrayFault, Format, TensorFileError, Tensors, atomic, check_truth_values};
 use ::safetensors::tensor::{Metadata, TensorInfo};
 use ::safetensors::{Dtype, SafeTensors};
+use bytes::Bytes;
 use membar_ir::dtype::DType;
 use membar_ir::mapping::map_file;
 use membar_ir::tensor::Tensor;
@@ -50,13 +51,21 @@ struct Packed {
 pub fn read(path: &Path) -> Result<Tensors, TensorFileError> {
     let bytes =
         map_file(path).map_err(|source| TensorFileError::Read { path: path.to_owned(), source })?;
+    parse(&bytes, path)
+}
+
+/// Reads every tensor of a file that is called `path`; those that are aligned share its bytes.
+///
+/// # Errors
+/// As for [`read`].
+pub fn parse(bytes: &Bytes, path: &Path) -> Result<Tensors, TensorFileError> {
     let damaged = |reason: String| TensorFileError::Damaged {
         path: path.to_owned(),
         format: Format::Safetensors,
         reason,
     };
-    let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(error.to_string()))?;
-    let mut packed = read_packed(&bytes).map_err(damaged)?;
+    let file = SafeTensors::deserialize(bytes).map_err(|error| damaged(error.to_string()))?;
+    let mut packed = read_packed(bytes).map_err(damaged)?;
 
     let mut tensors = Tensors::new();
     for (name, view) in file.iter() {
