@@ -1,3 +1,4 @@
 //! The Membar compiler as a library.
 
+pub mod compile;
 pub mod tensor_files;

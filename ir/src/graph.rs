@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub struct NodeId(NodeIndex<u32>);
 
 impl NodeId {
-    /// The index for side tables: below [`Graph::node_bound`], and ascending in creation order.
+    /// The index for side tables: below [`Graph::node_bound`].
     pub fn index(self) -> usize {
         self.0.index()
     }
@@ -102,6 +102,9 @@ pub struct Node {
     pub workspace: Option<Region>,
     operands: Vec<ValueId>,
     outputs: Vec<ValueId>,
+    /// When it was created, or when the node in whose place it stands was. Handles do not tell:
+    /// those of removed nodes are given out again.
+    sequence: u64,
 }
 
 impl Node {
@@ -232,6 +235,7 @@ pub struct Graph {
     values: Vec<Option<Value>>,
     inputs: Vec<ValueId>,
     outputs: Vec<Output>,
+    created: u64,
 }
 
 impl Graph {
@@ -250,6 +254,7 @@ impl Graph {
             values: Vec::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
+            created: 0,
         }
     }
 
@@ -314,7 +319,9 @@ impl Graph {
             workspace: None,
             operands: operands.to_vec(),
             outputs: Vec::new(),
+            sequence: self.created,
         }));
+        self.created += 1;
         for (index, value) in operands.iter().enumerate() {
             self.connect(id, index as u32, *value);
         }
@@ -424,7 +431,7 @@ impl Graph {
         }
     }
 
-    /// All nodes, in the order of their creation.
+    /// All nodes, in the order of their handles.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.nodes.node_indices().map(NodeId)
     }
@@ -437,6 +444,14 @@ impl Graph {
     /// One more than the greatest index of a value.
     pub fn value_bound(&self) -> usize {
         self.values.len()
+    }
+
+    /// What messages call a node: its name in the source model, else that of a value of it.
+    pub fn label(&self, id: NodeId) -> String {
+        let node = self.node(id);
+        let origin = node.origin.first().cloned();
+        let named = || node.outputs.iter().find_map(|value| self.value(*value).name.clone());
+        origin.or_else(named).map_or_else(|| format!("{id:?}"), |name| name.to_string())
     }
 
     /// Number of nodes.
@@ -494,7 +509,8 @@ impl Graph {
 
     /// Makes all readers of `old`, graph outputs and states too, read `new`.
     pub fn replace_uses(&mut self, old: ValueId, new: ValueId) {
-        for user in self.users(old) {
+        // The latest edge is the first of petgraph's list, so that removing it takes constant time.
+        for user in self.users(old).into_iter().rev() {
             self.set_operand(user.node, user.operand as usize, new);
         }
         let moved = std::mem::take(&mut self.value_mut(old).graph_outputs);
@@ -527,6 +543,12 @@ impl Graph {
         true
     }
 
+    /// Makes a new node stand where an older one stands in orders that follow creation: for nodes
+    /// that take another's place.
+    pub fn stand_in(&mut self, new: NodeId, old: NodeId) {
+        self.nodes[new.0].sequence = self.nodes[old.0].sequence;
+    }
+
     /// Nodes such that each comes after those that it reads from; among several possible orders
     /// the one closest to creation order. `None` if there is a cycle.
     pub fn try_topological_order(&self) -> Option<Vec<NodeId>> {
@@ -534,16 +556,17 @@ impl Graph {
         for edge in self.nodes.edge_references() {
             waiting[edge.target().index()] += 1;
         }
-        let mut ready: BinaryHeap<Reverse<NodeIndex<u32>>> =
-            self.nodes.node_indices().filter(|n| waiting[n.index()] == 0).map(Reverse).collect();
+        let key = |node: NodeIndex<u32>| Reverse((self.nodes[node].sequence, node));
+        let mut ready: BinaryHeap<Reverse<(u64, NodeIndex<u32>)>> =
+            self.nodes.node_indices().filter(|n| waiting[n.index()] == 0).map(key).collect();
         let mut order = Vec::with_capacity(self.nodes.node_count());
-        while let Some(Reverse(node)) = ready.pop() {
+        while let Some(Reverse((_, node))) = ready.pop() {
             order.push(NodeId(node));
             for edge in self.nodes.edges_directed(node, Direction::Outgoing) {
                 let count = &mut waiting[edge.target().index()];
                 *count -= 1;
                 if *count == 0 {
-                    ready.push(Reverse(edge.target()));
+                    ready.push(key(edge.target()));
                 }
             }
         }
@@ -575,6 +598,20 @@ impl Graph {
         arguments: &[ValueId],
         origin: &[Arc<str>],
     ) -> Vec<ValueId> {
+        self.inline_nodes(other, arguments, origin, &mut |_| {})
+    }
+
+    /// As [`Graph::inline`]; calls `added` on each new node, in the order of the other graph.
+    ///
+    /// # Panics
+    /// As [`Graph::inline`].
+    pub fn inline_nodes(
+        &mut self,
+        other: &Graph,
+        arguments: &[ValueId],
+        origin: &[Arc<str>],
+        added: &mut dyn FnMut(NodeId),
+    ) -> Vec<ValueId> {
         let mut map: BTreeMap<ValueId, ValueId> = BTreeMap::new();
         for (input, argument) in other.inputs.iter().zip(arguments) {
             map.insert(*input, *argument);
@@ -588,6 +625,7 @@ impl Graph {
             let types = node.outputs.iter().map(|v| other.ty(*v).clone()).collect();
             let copy = self.add_node(node.kind.clone(), &operands, types);
             self.nodes[copy.0].origin = origin.to_vec();
+            added(copy);
             for (old, new) in node.outputs.iter().zip(self.nodes[copy.0].outputs.clone()) {
                 map.insert(*old, new);
             }

@@ -3,7 +3,7 @@
 use crate::dim::{Range, Symbol};
 use crate::graph::{Graph, Stage};
 use crate::kernel::KernelLibrary;
-use crate::topology::Topology;
+use crate::topology::{DeviceKind, Topology};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -77,8 +77,10 @@ pub struct PassOptions {
     pub states: StateOption,
     /// Constants of at most so many bytes are computed at compile time.
     pub fold_limit: u64,
-    /// An arena may have at most so many bytes.
+    /// A run's memory, weights apart, may have at most so many bytes.
     pub arena_limit: u64,
+    /// The kind of device that runs the graph.
+    pub device: DeviceKind,
 }
 
 impl Default for PassOptions {
@@ -88,6 +90,7 @@ impl Default for PassOptions {
             states: StateOption::None,
             fold_limit: 64 << 20,
             arena_limit: 64 << 30,
+            device: DeviceKind::Cpu,
         }
     }
 }
