@@ -105,6 +105,34 @@ pub fn tensor_of(dtype: DType, shape: &[usize], numbers: &[f64]) -> Tensor {
     }
 }
 
+/// A tensor of that type whose elements are computed from their coordinates, rounded.
+///
+/// # Panics
+/// If the shape is impossible.
+pub fn tabulate(dtype: DType, shape: &[usize], element: impl Fn(&[usize]) -> Number) -> Tensor {
+    let mut tensor = Tensor::zeros(concrete(dtype, shape));
+    for place in 0..tensor.elements() {
+        let mut rest = place;
+        let mut index = vec![0; shape.len()];
+        for (coordinate, extent) in index.iter_mut().zip(shape).rev() {
+            *coordinate = rest % extent;
+            rest /= extent;
+        }
+        tensor.set(place, element(&index));
+    }
+    tensor
+}
+
+/// The element at coordinates; `None` where one of them is outside.
+pub fn element(tensor: &Tensor, index: &[i64]) -> Option<Number> {
+    let mut place = 0;
+    for (coordinate, extent) in index.iter().zip(tensor.shape()) {
+        let coordinate = usize::try_from(*coordinate).ok().filter(|c| c < extent)?;
+        place = place * extent + coordinate;
+    }
+    Some(tensor.get(place))
+}
+
 /// The elements as `f64`.
 pub fn floats(tensor: &Tensor) -> Vec<f64> {
     tensor.numbers().map(Number::to_float).collect()

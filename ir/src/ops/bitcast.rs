@@ -48,3 +48,31 @@ fn byte_len(ty: &TensorType) -> Dim {
         bits => elements * Dim::from(bits / 8),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{evaluate_one, symbolic, tensor};
+
+    #[test]
+    fn bytes_stay() {
+        let x = tensor(&[2], &[1f32, -2.0]);
+        let bits = Bitcast { dtype: DType::U32, shape: vec![Dim::from(2)] };
+        let expected = tensor(&[2], &[0x3f80_0000u32, 0xc000_0000]);
+        assert_eq!(evaluate_one(bits, &[x]), expected);
+        let packed = tensor(&[2], &[0x21u8, 0x43]);
+        let nibbles = Bitcast { dtype: DType::U4, shape: vec![Dim::from(2), Dim::from(2)] };
+        let unpacked = evaluate_one(nibbles, &[packed]);
+        assert_eq!(crate::testing::floats(&unpacked), [1.0, 2.0, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn sizes_in_bytes_must_be_equal() {
+        let x = symbolic(DType::U8, &["N", "16"]);
+        let to = |dtype, dims: &[&str]| Bitcast { dtype, shape: symbolic(dtype, dims).shape };
+        assert!(to(DType::U4, &["N", "32"]).infer(&[x.clone()]).is_ok());
+        assert!(to(DType::F32, &["4", "N"]).infer(&[x.clone()]).is_ok());
+        assert!(to(DType::U4, &["N", "16"]).infer(&[x.clone()]).is_err());
+        assert!(to(DType::F16, &["M", "8"]).infer(&[x]).is_err());
+    }
+}

@@ -55,3 +55,49 @@ fn evaluate(_: &Broadcast, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, E
     let elements = Elements::of(x);
     Ok(vec![build(ty, |target| copy.run(elements.width, &elements.bytes, target))?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::testing::{Random, element, evaluate_one, symbolic, tabulate};
+
+    #[test]
+    fn dimensions_of_one_repeat() {
+        let mut random = Random::new(2);
+        let cases: [(&[usize], &[usize]); 6] = [
+            (&[], &[3, 5]),
+            (&[5], &[3, 5]),
+            (&[3, 1], &[3, 7]),
+            (&[4, 1, 3, 1], &[2, 4, 5, 3, 6]),
+            (&[1, 5], &[0, 5]),
+            (&[2, 3], &[2, 3]),
+        ];
+        for dtype in [DType::F32, DType::I64, DType::U4] {
+            for (from, to) in cases {
+                let x = random.tensor(dtype, from);
+                let shape: Vec<Dim> = to.iter().map(|d| Dim::from(*d as i64)).collect();
+                let expected = tabulate(dtype, to, |index| {
+                    let aligned = index[to.len() - from.len()..].iter().zip(from);
+                    let index: Vec<i64> =
+                        aligned.map(|(i, d)| if *d == 1 { 0 } else { *i as i64 }).collect();
+                    element(&x, &index).unwrap_or(crate::Number::Bool(true))
+                });
+                assert_eq!(evaluate_one(Broadcast { shape }, &[x]), expected, "{from:?} {to:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_dimensions_must_be_equal() {
+        let to = symbolic(DType::F32, &["B", "4", "S"]);
+        let broadcast = Broadcast { shape: to.shape.clone() };
+        for from in [&["4", "S"][..], &["1", "1"], &["B", "1", "S"], &[]] {
+            assert_eq!(broadcast.infer(&[symbolic(DType::F32, from)]), Ok(vec![to.clone()]));
+        }
+        let mismatch = broadcast.infer(&[symbolic(DType::F32, &["4", "T"])]);
+        assert!(matches!(mismatch, Err(TypeError::Mismatch { .. })));
+        let longer = broadcast.infer(&[symbolic(DType::F32, &["1", "1", "1", "1"])]);
+        assert!(matches!(longer, Err(TypeError::Rank { .. })));
+    }
+}

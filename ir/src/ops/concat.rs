@@ -72,3 +72,64 @@ pub(super) fn concatenated(operands: &[TensorType], axis: Axis) -> Result<Tensor
     }
     Ok(result)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::ops::Append;
+    use crate::testing::{Random, element, evaluate_one, symbolic, tabulate};
+
+    #[test]
+    fn operands_follow_each_other() {
+        let mut random = Random::new(5);
+        for dtype in [DType::F32, DType::U8, DType::U4] {
+            for axis in 0..3 {
+                let parts: Vec<Tensor> = [3, 0, 1, 4]
+                    .into_iter()
+                    .map(|extent| {
+                        let mut shape = [5, 3, 7];
+                        shape[axis] = extent;
+                        random.tensor(dtype, &shape)
+                    })
+                    .collect();
+                let mut shape = [5, 3, 7];
+                shape[axis] = 8;
+                let expected = tabulate(dtype, &shape, |index| {
+                    let mut index: Vec<i64> = index.iter().map(|i| *i as i64).collect();
+                    for part in &parts {
+                        if let Some(number) = element(part, &index) {
+                            return number;
+                        }
+                        index[axis] -= part.shape()[axis] as i64;
+                    }
+                    crate::Number::Bool(true)
+                });
+                let concat = Concat { axis: Axis::from(axis) };
+                assert_eq!(evaluate_one(concat, &parts), expected);
+                let append = Append { axis: Axis::from(axis) };
+                let pair = [parts[0].clone(), parts[3].clone()];
+                let joined = evaluate_one(Concat { axis: Axis::from(axis) }, &pair);
+                assert_eq!(evaluate_one(append, &pair), joined);
+            }
+        }
+    }
+
+    #[test]
+    fn symbolic_extents_add_up() {
+        let past = symbolic(DType::F16, &["B", "2", "P", "8"]);
+        let rows = symbolic(DType::F16, &["B", "2", "S", "8"]);
+        let concat = Concat { axis: Axis(2) };
+        let joined = concat.infer(&[past.clone(), rows.clone()]).map(|types| types[0].clone());
+        let sum = Dim::symbol("P") + Dim::symbol("S");
+        assert_eq!(joined.map(|ty| ty.shape[2].clone()), Ok(sum));
+        let other = symbolic(DType::F16, &["C", "2", "S", "8"]);
+        let mismatch = concat.infer(&[past.clone(), other]);
+        assert!(matches!(mismatch, Err(TypeError::Mismatch { .. })));
+        let wide = symbolic(DType::F32, &["B", "2", "S", "8"]);
+        assert!(matches!(concat.infer(&[past.clone(), wide]), Err(TypeError::DType { .. })));
+        assert!(Concat { axis: Axis(4) }.infer(&[past.clone()]).is_err());
+        assert!(concat.infer(&[]).is_err());
+        assert!(Append { axis: Axis(2) }.infer(&[past, rows.clone(), rows]).is_err());
+    }
+}

@@ -65,3 +65,44 @@ pub(super) fn element_places(
     let indices = movement::indices(indices)?;
     lines.zip(indices).map(|(line, i)| Ok(line + resolve(i, shape[axis])? * stride)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::element::Number;
+    use crate::testing::{Random, element, evaluate_one, symbolic, tabulate};
+
+    #[test]
+    fn elements_are_taken_at_their_own_coordinates() {
+        let mut random = Random::new(9);
+        for dtype in [DType::F32, DType::I8, DType::U4] {
+            let data = random.tensor(dtype, &[4, 5, 6]);
+            for axis in 0..3 {
+                let extent = data.shape()[axis] as i64;
+                let mut shape = [3, 4, 5];
+                shape[axis] = 7;
+                let indices = random.integers(DType::I64, &shape, -extent, extent - 1);
+                let expected = tabulate(dtype, &shape, |index| {
+                    let mut from: Vec<i64> = index.iter().map(|i| *i as i64).collect();
+                    let chosen = element(&indices, &from).and_then(Number::to_i64);
+                    from[axis] = chosen.map_or(i64::MAX, |i| i.rem_euclid(extent));
+                    element(&data, &from).unwrap_or(Number::Bool(true))
+                });
+                let op = GatherElements { axis: Axis::from(axis) };
+                assert_eq!(evaluate_one(op, &[data.clone(), indices]), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn indices_have_the_rank_of_the_data_and_fit_it() {
+        let data = symbolic(DType::F32, &["B", "5"]);
+        let op = GatherElements { axis: Axis(1) };
+        let of = |dims: &[&str]| op.infer(&[data.clone(), symbolic(DType::I64, dims)]);
+        assert_eq!(of(&["B", "9"]), Ok(vec![symbolic(DType::F32, &["B", "9"])]));
+        assert!(of(&["B"]).is_err());
+        let op = GatherElements { axis: Axis(0) };
+        assert!(op.infer(&[data.clone(), symbolic(DType::I64, &["B", "6"])]).is_err());
+    }
+}

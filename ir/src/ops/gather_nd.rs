@@ -69,3 +69,60 @@ fn evaluate(op: &GatherNd, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, E
     })?;
     Ok(vec![result])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::element::Number;
+    use crate::interp::Interpreter;
+    use crate::testing::{Random, element, evaluate_one, symbolic, tabulate, tensor};
+
+    #[test]
+    fn tuples_select_slices() {
+        let mut random = Random::new(10);
+        for (batch, indices_shape, shape) in [
+            (0, &[4, 2][..], &[4, 5][..]),
+            (0, &[3], &[]),
+            (0, &[2, 3, 1], &[2, 3, 4, 5]),
+            (1, &[3, 6, 1], &[3, 6, 5]),
+            (2, &[3, 4, 1], &[3, 4]),
+            (0, &[5, 0], &[5, 3, 4, 5]),
+        ] {
+            let data = random.tensor(DType::F32, &[3, 4, 5]);
+            let indices = random.integers(DType::I64, indices_shape, -3, 2);
+            let outer = indices_shape.len() - 1;
+            let expected = tabulate(DType::F32, shape, |index| {
+                let index: Vec<i64> = index.iter().map(|i| *i as i64).collect();
+                let mut from = index[..batch].to_vec();
+                for item in 0..indices_shape[outer] as i64 {
+                    let at = [&index[..outer], &[item]].concat();
+                    let chosen = element(&indices, &at).and_then(Number::to_i64);
+                    let extent = data.shape()[from.len()] as i64;
+                    from.push(chosen.map_or(i64::MAX, |i| i.rem_euclid(extent)));
+                }
+                from.extend(&index[outer..]);
+                element(&data, &from).unwrap_or(Number::Bool(true))
+            });
+            let op = GatherNd { batch_dims: batch as u32 };
+            assert_eq!(evaluate_one(op, &[data, indices]), expected, "{indices_shape:?}");
+        }
+    }
+
+    #[test]
+    fn tuples_must_fit() {
+        let data = symbolic(DType::F32, &["B", "S", "D"]);
+        let of = |batch_dims, dims: &[&str]| {
+            GatherNd { batch_dims }.infer(&[data.clone(), symbolic(DType::I64, dims)])
+        };
+        assert_eq!(of(1, &["B", "N", "1"]), Ok(vec![symbolic(DType::F32, &["B", "N", "D"])]));
+        assert!(matches!(of(1, &["C", "N", "1"]), Err(TypeError::Mismatch { .. })));
+        assert!(of(0, &["N", "4"]).is_err());
+        assert!(of(0, &["N", "K"]).is_err());
+        assert!(of(3, &["B", "S", "D", "1"]).is_err());
+        assert!(of(0, &[]).is_err());
+        let operands = [tensor(&[2], &[1f32, 2.0]), tensor(&[1, 1], &[2i64])];
+        let failed = Interpreter::default().evaluate(&GatherNd { batch_dims: 0 }.into(), &operands);
+        assert!(failed.is_err());
+    }
+}

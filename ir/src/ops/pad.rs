@@ -133,3 +133,72 @@ fn surround(
         copy.run(elements.width, &elements.bytes, target)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::testing::{Random, element, evaluate_one, symbolic, tabulate, tensor};
+
+    fn pad(mode: PadMode, before: &[i64], after: &[i64]) -> Pad {
+        let dims = |list: &[i64]| list.iter().map(|d| Dim::from(*d)).collect();
+        Pad { mode, before: dims(before), after: dims(after) }
+    }
+
+    #[test]
+    fn a_line_is_continued_as_its_mode_says() {
+        let x = tensor(&[4], &[1i32, 2, 3, 4]);
+        for (mode, expected) in [
+            (PadMode::Edge, [1, 1, 1, 1, 2, 3, 4, 4, 4]),
+            (PadMode::Reflect, [4, 3, 2, 1, 2, 3, 4, 3, 2]),
+            (PadMode::Wrap, [2, 3, 4, 1, 2, 3, 4, 1, 2]),
+        ] {
+            let padded = evaluate_one(pad(mode, &[3], &[2]), &[x.clone()]);
+            assert_eq!(padded, tensor(&[9], &expected), "{mode:?}");
+        }
+        let padded = evaluate_one(pad(PadMode::Constant, &[1], &[2]), &[x, tensor(&[], &[9i32])]);
+        assert_eq!(padded, tensor(&[7], &[9, 1, 2, 3, 4, 9, 9]));
+    }
+
+    #[test]
+    fn amounts_beyond_the_extent_go_back_and_forth() {
+        let x = tensor(&[3], &[1i32, 2, 3]);
+        let padded = evaluate_one(pad(PadMode::Reflect, &[5], &[4]), &[x.clone()]);
+        assert_eq!(padded, tensor(&[12], &[2, 1, 2, 3, 2, 1, 2, 3, 2, 1, 2, 3]));
+        let padded = evaluate_one(pad(PadMode::Wrap, &[4], &[5]), &[x]);
+        assert_eq!(padded, tensor(&[12], &[3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2]));
+        let padded = evaluate_one(pad(PadMode::Reflect, &[2], &[1]), &[tensor(&[1], &[7i32])]);
+        assert_eq!(padded, tensor(&[4], &[7i32; 4]));
+    }
+
+    #[test]
+    fn constants_surround_a_box() {
+        let mut random = Random::new(6);
+        for dtype in [DType::F32, DType::F16, DType::I4, DType::Bool] {
+            let x = random.tensor(dtype, &[3, 1, 5]);
+            let value = random.tensor(dtype, &[]);
+            let expected = tabulate(dtype, &[6, 1, 7], |index| {
+                let index = [index[0] as i64 - 2, index[1] as i64, index[2] as i64];
+                element(&x, &index).unwrap_or(value.get(0))
+            });
+            let op = pad(PadMode::Constant, &[2, 0, 0], &[1, 0, 2]);
+            assert_eq!(evaluate_one(op, &[x, value]), expected, "{dtype}");
+        }
+    }
+
+    #[test]
+    fn amounts_may_be_symbolic_but_not_negative() {
+        let x = symbolic(DType::F32, &["S", "3"]);
+        let op = Pad {
+            mode: PadMode::Edge,
+            before: vec![Dim::symbol("P"), Dim::ZERO],
+            after: vec![Dim::ONE, Dim::from(2)],
+        };
+        let sum = Dim::symbol("S") + Dim::symbol("P") + Dim::ONE;
+        let expected = TensorType::new(DType::F32, vec![sum, Dim::from(5)]);
+        assert_eq!(op.infer(&[x.clone()]), Ok(vec![expected]));
+        assert!(pad(PadMode::Edge, &[-1, 0], &[0, 0]).infer(&[x.clone()]).is_err());
+        assert!(pad(PadMode::Edge, &[1], &[1]).infer(&[x.clone()]).is_err());
+        assert!(pad(PadMode::Constant, &[1, 0], &[0, 0]).infer(&[x]).is_err());
+    }
+}

@@ -132,3 +132,90 @@ impl ScatterReduction {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::interp::Interpreter;
+    use crate::testing::{Random, evaluate_one, symbolic, tensor};
+
+    const REDUCTIONS: [ScatterReduction; 5] = [
+        ScatterReduction::Replace,
+        ScatterReduction::Add,
+        ScatterReduction::Mul,
+        ScatterReduction::Max,
+        ScatterReduction::Min,
+    ];
+
+    #[test]
+    fn updates_meet_in_their_order() {
+        let data = tensor(&[5], &[1f32, 2.0, 3.0, 4.0, 5.0]);
+        let indices = tensor(&[4], &[1i64, -2, 1, 3]);
+        let updates = tensor(&[4], &[10f32, -20.0, 0.5, 7.0]);
+        let expected = [
+            [1.0, 0.5, 3.0, 7.0, 5.0],
+            [1.0, 12.5, 3.0, -9.0, 5.0],
+            [1.0, 10.0, 3.0, -560.0, 5.0],
+            [1.0, 10.0, 3.0, 7.0, 5.0],
+            [1.0, 0.5, 3.0, -20.0, 5.0],
+        ];
+        for (reduction, expected) in REDUCTIONS.into_iter().zip(expected) {
+            let op = ScatterElements { axis: Axis(0), reduction };
+            let result = evaluate_one(op, &[data.clone(), indices.clone(), updates.clone()]);
+            assert_eq!(result, tensor(&[5], &expected.map(|x| x as f32)), "{reduction:?}");
+        }
+    }
+
+    #[test]
+    fn updates_land_along_each_axis() {
+        let mut random = Random::new(11);
+        for dtype in [DType::F32, DType::I32, DType::U4, DType::Bool] {
+            for axis in 0..2 {
+                let data = random.tensor(dtype, &[5, 4]);
+                let indices = random.integers(DType::I32, &[3, 4], -4, 3);
+                let updates = random.tensor(dtype, &[3, 4]);
+                let mut expected = data.clone();
+                for row in 0..3 {
+                    for column in 0..4 {
+                        let index = indices.get(row * 4 + column).to_i64().unwrap_or(0);
+                        let index = index.rem_euclid([5, 4][axis]) as usize;
+                        let to = if axis == 0 { index * 4 + column } else { row * 4 + index };
+                        expected.set(to, updates.get(row * 4 + column));
+                    }
+                }
+                let reduction = ScatterReduction::Replace;
+                let op = ScatterElements { axis: Axis::from(axis), reduction };
+                assert_eq!(evaluate_one(op, &[data, indices, updates]), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn integers_wrap_and_nan_spreads() {
+        let (data, index) = (tensor(&[1], &[i64::MAX]), tensor(&[1], &[0i64]));
+        let add = ScatterElements { axis: Axis(0), reduction: ScatterReduction::Add };
+        let sum = evaluate_one(add, &[data, index.clone(), tensor(&[1], &[1i64])]);
+        assert_eq!(sum, tensor(&[1], &[i64::MIN]));
+        for reduction in [ScatterReduction::Max, ScatterReduction::Min] {
+            let op = ScatterElements { axis: Axis(0), reduction };
+            let operands = [tensor(&[1], &[1f32]), index.clone(), tensor(&[1], &[f32::NAN])];
+            assert!(evaluate_one(op, &operands).get(0).to_float().is_nan());
+        }
+    }
+
+    #[test]
+    fn operands_must_fit() {
+        let data = symbolic(DType::F32, &["B", "5"]);
+        let op = ScatterElements { axis: Axis(1), reduction: ScatterReduction::Add };
+        let of = |indices: &[&str], updates: &[&str]| {
+            op.infer(&[data.clone(), symbolic(DType::I64, indices), symbolic(DType::F32, updates)])
+        };
+        assert_eq!(of(&["B", "2"], &["B", "2"]), Ok(vec![data.clone()]));
+        assert!(matches!(of(&["B", "2"], &["B", "3"]), Err(TypeError::Mismatch { .. })));
+        assert!(of(&["2"], &["2"]).is_err());
+        let operands = [tensor(&[2], &[1f32, 2.0]), tensor(&[1], &[2i64]), tensor(&[1], &[0f32])];
+        let op = ScatterElements { axis: Axis(0), reduction: ScatterReduction::Add };
+        assert!(Interpreter::default().evaluate(&op.into(), &operands).is_err());
+    }
+}

@@ -54,3 +54,50 @@ fn evaluate(op: &ScatterNd, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, 
     let to = resolve_tuples(&indices, outer.iter().product(), extents)?;
     Ok(vec![scatter(data, updates, &to, inner.iter().product(), op.reduction)?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::testing::{Random, evaluate_one, symbolic, tensor};
+
+    #[test]
+    fn slices_are_written_by_tuples() {
+        let mut random = Random::new(12);
+        for dtype in [DType::F32, DType::U8, DType::I4] {
+            let data = random.tensor(dtype, &[4, 3, 5]);
+            let indices = tensor(&[3, 2], &[0i64, 2, -1, 0, 3, 0]);
+            let updates = random.tensor(dtype, &[3, 5]);
+            let mut expected = data.clone();
+            for (update, (row, column)) in [(0, 2), (3, 0), (3, 0)].into_iter().enumerate() {
+                for i in 0..5 {
+                    expected.set((row * 3 + column) * 5 + i, updates.get(update * 5 + i));
+                }
+            }
+            let op = ScatterNd { reduction: ScatterReduction::Replace };
+            assert_eq!(evaluate_one(op, &[data, indices, updates]), expected);
+        }
+        let sum = evaluate_one(
+            ScatterNd { reduction: ScatterReduction::Add },
+            &[
+                tensor(&[3], &[1i32, 2, 3]),
+                tensor(&[4, 1], &[2i32, 2, 0, 2]),
+                tensor(&[4], &[10i32, 20, 30, 40]),
+            ],
+        );
+        assert_eq!(sum, tensor(&[3], &[31, 2, 73]));
+    }
+
+    #[test]
+    fn updates_have_the_shape_of_tuples_and_slices() {
+        let data = symbolic(DType::F32, &["B", "S", "D"]);
+        let op = ScatterNd { reduction: ScatterReduction::Replace };
+        let of = |indices: &[&str], updates: &[&str]| {
+            op.infer(&[data.clone(), symbolic(DType::I64, indices), symbolic(DType::F32, updates)])
+        };
+        assert_eq!(of(&["N", "2"], &["N", "D"]), Ok(vec![data.clone()]));
+        assert!(matches!(of(&["N", "2"], &["N", "S"]), Err(TypeError::Mismatch { .. })));
+        assert!(of(&["N", "1"], &["N", "D"]).is_err());
+        assert!(of(&["N", "4"], &["N"]).is_err());
+    }
+}

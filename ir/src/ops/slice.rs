@@ -99,3 +99,68 @@ impl Slice {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::interp::Interpreter;
+    use crate::testing::{Random, element, evaluate_one, symbolic, tabulate};
+
+    fn slice(starts: &[i64], sizes: &[i64], steps: &[i64]) -> Slice {
+        let dims = |list: &[i64]| list.iter().map(|d| Dim::from(*d)).collect();
+        Slice { starts: dims(starts), sizes: dims(sizes), steps: steps.to_vec() }
+    }
+
+    #[test]
+    fn elements_lie_at_start_plus_steps() {
+        let mut random = Random::new(3);
+        for dtype in [DType::F32, DType::F16, DType::I4] {
+            let x = random.tensor(dtype, &[7, 5, 9]);
+            for (starts, sizes, steps) in [
+                ([0, 0, 0], [7, 5, 9], [1, 1, 1]),
+                ([2, 1, 3], [3, 4, 5], [1, 1, 1]),
+                ([6, 4, 8], [7, 3, 3], [-1, -2, -3]),
+                ([1, 0, 8], [3, 5, 9], [2, 1, -1]),
+                ([6, 2, 8], [1, 1, 1], [i64::MAX, i64::MIN, -7]),
+                ([9, 0, 0], [0, 5, 9], [1, 1, 1]),
+            ] {
+                let shape = sizes.map(|d| d as usize);
+                let expected = tabulate(dtype, &shape, |index| {
+                    let at = |axis: usize| match index[axis] {
+                        0 => starts[axis],
+                        i => starts[axis] + i as i64 * steps[axis],
+                    };
+                    element(&x, &[at(0), at(1), at(2)]).unwrap_or(crate::Number::Bool(true))
+                });
+                let op = slice(&starts, &sizes, &steps);
+                assert_eq!(evaluate_one(op, &[x.clone()]), expected, "{starts:?} {steps:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn elements_outside_are_refused_where_they_are_known() {
+        let x = TensorType::fixed(DType::F32, &[6]);
+        for (start, size, step) in
+            [(4, 3, 1), (-1, 1, 1), (6, 1, 1), (2, 4, -1), (0, 4, 2), (0, -1, 1), (0, 2, 0)]
+        {
+            assert!(slice(&[start], &[size], &[step]).infer(&[x.clone()]).is_err(), "{start}");
+        }
+        assert!(slice(&[0, 0], &[1, 1], &[1, 1]).infer(&[x]).is_err());
+        // The last element of a symbolic dimension exists, the one after it does not.
+        let x = symbolic(DType::F32, &["S"]);
+        let last =
+            |start: Dim| Slice { starts: vec![start], sizes: vec![Dim::ONE], steps: vec![1] };
+        let end = Dim::symbol("S");
+        assert!(last(end.clone() - Dim::ONE).infer(&[x.clone()]).is_ok());
+        assert!(last(end).infer(&[x]).is_err());
+    }
+
+    #[test]
+    fn evaluation_checks_what_inference_could_not() {
+        let x = Random::new(4).tensor(DType::F32, &[6]);
+        let failed = Interpreter::default().evaluate(&slice(&[4], &[3], &[1]).into(), &[x]);
+        assert!(failed.is_err());
+    }
+}

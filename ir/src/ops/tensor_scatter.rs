@@ -99,3 +99,57 @@ fn evaluate(op: &TensorScatter, evaluation: &Evaluation<'_>) -> Result<Vec<Tenso
     }
     Ok(vec![scatter(cache, update, &places, run, ScatterReduction::Replace)?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::interp::Interpreter;
+    use crate::testing::{Random, element, evaluate_one, symbolic, tabulate, tensor};
+
+    #[test]
+    fn rows_are_written_at_each_batch_s_index() {
+        let mut random = Random::new(13);
+        for (axis, circular, starts) in
+            [(1, false, [1i64, 3]), (2, false, [0, 2]), (2, true, [4, 9]), (3, true, [6, 0])]
+        {
+            let cache = random.tensor(DType::F32, &[2, 5, 5, 5]);
+            let mut shape = [2, 5, 5, 5];
+            shape[axis] = 2;
+            let update = random.tensor(DType::F32, &shape);
+            let expected = tabulate(DType::F32, cache.shape(), |index| {
+                let mut from: Vec<i64> = index.iter().map(|i| *i as i64).collect();
+                let old = element(&cache, &from).unwrap_or(crate::Number::Bool(true));
+                from[axis] -= starts[index[0]];
+                if circular {
+                    from[axis] = from[axis].rem_euclid(5);
+                }
+                element(&update, &from).unwrap_or(old)
+            });
+            let op = TensorScatter { axis: Axis::from(axis), indices: true, circular };
+            let operands = [cache, update, tensor(&[2], &starts)];
+            assert_eq!(evaluate_one(op, &operands), expected, "{axis} {circular}");
+        }
+    }
+
+    #[test]
+    fn rows_must_fit() {
+        let cache = Random::new(14).tensor(DType::F32, &[1, 4, 3]);
+        let update = Random::new(15).tensor(DType::F32, &[1, 2, 3]);
+        for start in [3i64, -1, i64::MAX] {
+            let op = TensorScatter { axis: Axis(1), indices: true, circular: false };
+            let operands = [cache.clone(), update.clone(), tensor(&[1], &[start])];
+            assert!(Interpreter::default().evaluate(&op.into(), &operands).is_err(), "{start}");
+        }
+        let op = TensorScatter { axis: Axis(1), indices: false, circular: false };
+        let written = evaluate_one(op.clone(), &[cache.clone(), update.clone()]);
+        assert_eq!(written.get(0), update.get(0));
+        assert_eq!(written.get(6), cache.get(6));
+        let cache = symbolic(DType::F32, &["B", "8", "D"]);
+        let of = |rows: &str| op.infer(&[cache.clone(), symbolic(DType::F32, &["B", rows, "D"])]);
+        assert_eq!(of("S"), Ok(vec![cache.clone()]));
+        assert!(of("9").is_err());
+        let batch = TensorScatter { axis: Axis(0), indices: false, circular: false };
+        assert!(batch.infer(&[cache.clone(), cache]).is_err());
+    }
+}

@@ -60,3 +60,53 @@ impl Transpose {
         TypeError::invalid(format!("{perm:?} is not a permutation of the axes of rank {rank}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::testing::{Random, element, evaluate_one, symbolic, tabulate};
+
+    fn transpose(perm: &[usize]) -> Transpose {
+        Transpose { perm: perm.iter().map(|axis| Axis::from(*axis)).collect() }
+    }
+
+    #[test]
+    fn elements_move_to_permuted_coordinates() {
+        let mut random = Random::new(1);
+        let shapes: [(&[usize], &[usize]); 8] = [
+            (&[37, 65], &[1, 0]),
+            (&[3, 70, 33], &[2, 1, 0]),
+            (&[5, 3, 7], &[1, 0, 2]),
+            (&[2, 3, 5, 7], &[0, 2, 1, 3]),
+            (&[2, 35, 1, 40], &[3, 2, 0, 1]),
+            (&[4, 0, 3], &[2, 0, 1]),
+            (&[9], &[0]),
+            (&[], &[]),
+        ];
+        for dtype in [DType::F64, DType::F32, DType::Bf16, DType::I8, DType::U4, DType::Bool] {
+            for (shape, perm) in shapes {
+                let x = random.tensor(dtype, shape);
+                let permuted: Vec<usize> = perm.iter().map(|axis| shape[*axis]).collect();
+                let expected = tabulate(dtype, &permuted, |index| {
+                    let mut from = vec![0; index.len()];
+                    for (axis, at) in perm.iter().zip(index) {
+                        from[*axis] = *at as i64;
+                    }
+                    element(&x, &from).unwrap_or(crate::Number::Bool(true))
+                });
+                assert_eq!(evaluate_one(transpose(perm), &[x]), expected, "{shape:?} {perm:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn shapes_are_permuted_and_permutations_checked() {
+        let x = symbolic(DType::F16, &["B", "3", "S"]);
+        let expected = symbolic(DType::F16, &["S", "B", "3"]);
+        assert_eq!(transpose(&[2, 0, 1]).infer(&[x.clone()]), Ok(vec![expected]));
+        for perm in [&[0, 1][..], &[0, 1, 1], &[0, 1, 3], &[0, 1, 2, 3]] {
+            assert!(transpose(perm).infer(&[x.clone()]).is_err(), "{perm:?}");
+        }
+    }
+}
