@@ -18,6 +18,26 @@ pub fn load_onnx(data: &[u8]) {
     }
 }
 
+/// Parses IR text; whatever parses obeys the laws of the text form.
+#[allow(dead_code, reason = "each fuzzer runs one target")]
+pub fn parse_ir(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(graph) = membar_ir::text::parse(text)
+        && let Err(error) = membar_ir::text::check_laws(&graph)
+    {
+        panic!("{error}");
+    }
+}
+
+/// Parses a description of a machine.
+#[allow(dead_code, reason = "each fuzzer runs one target")]
+pub fn parse_topology(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(topology) = membar_ir::topology::Topology::from_toml(text) {
+        std::hint::black_box(topology);
+    }
+}
+
 /// Reads an archive of NumPy arrays.
 #[allow(dead_code, reason = "each fuzzer runs one target")]
 pub fn read_npz(data: &[u8]) {

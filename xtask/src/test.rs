@@ -57,6 +57,10 @@ fn check_all(steps: &mut Steps) {
         let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
         process::run(process::cargo().args(arguments))
     });
+    steps.run("generated sources", || {
+        let generator = ["--features", "generate", "--bin", "generate-proto", "--", "--check"];
+        process::run(process::cargo().args(["run", "--quiet", "-p", "membar-onnx"]).args(generator))
+    });
     steps.run("documentation", || {
         let mut command = process::cargo();
         command.args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings");
