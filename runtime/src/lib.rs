@@ -1,9 +1,11 @@
 //! Executes scheduled programs: the CPU executor, sessions with states, and graph bundles; must
 //! never depend on passes or frontends.
 
+pub mod bundle;
 pub mod cpu;
 pub mod session;
 pub mod weights;
 
+pub use bundle::{Bundle, BundleError};
 pub use cpu::library::CpuLibrary;
-pub use session::{RunOptions, Session, SessionError};
+pub use session::{RunOptions, Session, SessionError, bind};

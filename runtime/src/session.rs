@@ -1,6 +1,7 @@
 //! A program ready to run again and again: binds symbols from inputs, keeps states between runs;
 //! must never recompile or choose a kernel.
 
+use crate::bundle::Bundle;
 use crate::cpu::executor::{Executor, ExecutorError, value_name};
 use crate::weights::{Materialiser, WeightError};
 use membar_ir::dim::{Bindings, Dim, Range, Symbol};
@@ -151,6 +152,16 @@ enum Held {
 }
 
 impl Session {
+    /// A session of a bundle's CPU target.
+    ///
+    /// # Errors
+    /// A weight cannot be read, or the program does not fit this machine's memory.
+    pub fn new(bundle: &Bundle) -> Result<Session, SessionError> {
+        let graph = bundle.graph().clone();
+        let weights = Materialiser::from_folder(bundle.folder()).weights(&graph)?;
+        Session::with_weights(graph, weights)
+    }
+
     /// A session of a compiled graph whose recipes name files that are there.
     ///
     /// # Errors
@@ -233,11 +244,7 @@ impl Session {
     /// The value of every symbol.
     fn bind(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Bindings, Vec<InputFault>> {
         let mut faults = Vec::new();
-        let known: BTreeSet<&str> = self.inputs.iter().map(|(name, _)| name.as_str()).collect();
-        for name in inputs.keys().filter(|name| !known.contains(name.as_str())) {
-            let inputs = self.inputs.iter().map(|(name, _)| name.clone()).collect();
-            faults.push(InputFault::Unknown { name: name.clone(), inputs });
-        }
+        unknown_inputs(&self.inputs, inputs, &mut faults);
         let mut binder = Binder::default();
         for (name, value) in &self.inputs {
             let expected = self.graph().ty(*value);
@@ -344,6 +351,43 @@ impl Session {
             state.held = held;
         }
         Ok(results)
+    }
+}
+
+/// The value of every symbol that the shapes of these inputs determine, for a graph at any stage.
+///
+/// # Errors
+/// [`SessionError::Inputs`]: an input is unknown, missing or of another type, or the shapes
+/// contradict each other or the declared ranges.
+pub fn bind(graph: &Graph, inputs: &BTreeMap<String, Tensor>) -> Result<Bindings, SessionError> {
+    let mut faults = Vec::new();
+    let mut binder = Binder::default();
+    let named: Vec<(String, ValueId)> =
+        graph.inputs().iter().map(|value| (value_name(graph, *value), *value)).collect();
+    unknown_inputs(&named, inputs, &mut faults);
+    for (name, value) in &named {
+        let expected = graph.ty(*value);
+        match inputs.get(name) {
+            Some(tensor) => binder.tensor(name, expected, tensor, &mut faults),
+            None => {
+                let expected = expected.clone();
+                faults.push(InputFault::Missing { name: name.clone(), expected });
+            }
+        }
+    }
+    let bindings = binder.solve(graph, &mut faults);
+    if faults.is_empty() { Ok(bindings) } else { Err(SessionError::Inputs(faults)) }
+}
+
+fn unknown_inputs(
+    known: &[(String, ValueId)],
+    inputs: &BTreeMap<String, Tensor>,
+    faults: &mut Vec<InputFault>,
+) {
+    let names: BTreeSet<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
+    for name in inputs.keys().filter(|name| !names.contains(name.as_str())) {
+        let inputs = known.iter().map(|(name, _)| name.clone()).collect();
+        faults.push(InputFault::Unknown { name: name.clone(), inputs });
     }
 }
 

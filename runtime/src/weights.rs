@@ -3,11 +3,12 @@
 
 use crate::cpu::kernels;
 use bytes::Bytes;
+use membar_ir::dim::Bindings;
 use membar_ir::graph::{Graph, NodeKind, ValueId};
 use membar_ir::interp::{InterpError, Interpreter};
 use membar_ir::mapping::map_file;
 use membar_ir::op::EvalError;
-use membar_ir::ops::Op;
+use membar_ir::ops::{Op, Scalar};
 use membar_ir::recipe::{Recipe, RecipeNode, Source};
 use membar_ir::tensor::{Tensor, TensorError};
 use membar_ir::types::{ConcreteType, ShapeError};
@@ -49,6 +50,9 @@ pub enum WeightError {
         /// What went wrong.
         error: EvalError,
     },
+    /// An operator of its recipe failed on a part.
+    #[error(transparent)]
+    Evaluation(#[from] EvalError),
     /// Its shape is impossible.
     #[error(transparent)]
     Shape(#[from] ShapeError),
@@ -66,7 +70,11 @@ pub struct Materialiser {
     base: Option<PathBuf>,
     files: BTreeMap<Arc<str>, Bytes>,
     made: HashMap<Recipe, Tensor>,
+    whole: HashMap<Recipe, Tensor>,
 }
+
+/// How many bytes of a weight are made at a time.
+const CHUNK_BYTES: usize = 16 << 20;
 
 impl Materialiser {
     /// Relative paths of files count from `base`.
@@ -117,12 +125,97 @@ impl Materialiser {
                 Source::Literal(literal) => Ok(literal.0.clone()),
                 Source::Random { .. } => Ok(Interpreter::default().materialise(recipe)?),
                 Source::File { path, offset } => {
-                    let ty = ty.concrete(&Default::default())?;
+                    let ty = ty.concrete(&Bindings::new())?;
                     let bytes = self.file(path, *offset, &ty)?;
                     Ok(Tensor::from_shared(ty, bytes)?)
                 }
             },
         }
+    }
+
+    /// Calls `sink` with the bytes of a weight, in order, without holding a large one in memory
+    /// where its recipe is made of parts of files, transposes, conversions and the like.
+    ///
+    /// # Errors
+    /// As [`Materialiser::weights`], or what `sink` reports.
+    pub fn stream<E: From<WeightError>>(
+        &mut self,
+        recipe: &Recipe,
+        mut sink: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let ty = recipe.ty().concrete(&Bindings::new()).map_err(WeightError::from)?;
+        let bits = ty.dtype.bits() as usize;
+        // A multiple of 2, so that packed elements begin at a byte.
+        let chunk = CHUNK_BYTES * 8 / bits;
+        let elements = ty.elements();
+        for from in (0..elements).step_by(chunk) {
+            let part = self.part(recipe, from, chunk.min(elements - from))?;
+            sink(part.bytes())?;
+        }
+        self.whole.clear();
+        Ok(())
+    }
+
+    /// Elements `from..from + count` of a weight in row-major order, as a vector. Both are even, or
+    /// reach to the end.
+    fn part(&mut self, recipe: &Recipe, from: usize, count: usize) -> Result<Tensor, WeightError> {
+        let ty = recipe.ty().concrete(&Bindings::new())?;
+        let part = ConcreteType::new(ty.dtype, vec![count])?;
+        if let RecipeNode::Apply { op, operands, .. } = recipe.node()
+            && ty.dtype.bits() >= 8
+        {
+            let whole = |operand: &Recipe| operand.ty().concrete(&Bindings::new());
+            match op {
+                Op::Reshape(_) => return self.part(&operands[0], from, count),
+                Op::Scalar(Scalar::Cast { .. }) => {
+                    let values = self.part(&operands[0], from, count)?;
+                    return apply(op, &[values]);
+                }
+                Op::Transpose(transpose) => {
+                    let operand = self.whole(&operands[0])?;
+                    let mut result = Tensor::zeros(part);
+                    kernels::movement::transpose_part(transpose, &operand, from, &mut result)?;
+                    return Ok(result);
+                }
+                Op::Concat(concat)
+                    if ty.shape[..concat.axis.index()].iter().all(|extent| *extent == 1) =>
+                {
+                    let mut result = Tensor::zeros(part);
+                    let size = ty.dtype.bits() as usize / 8;
+                    let mut first = 0;
+                    for operand in operands {
+                        let length = whole(operand)?.elements();
+                        let begin = from.max(first);
+                        let end = (from + count).min(first + length);
+                        if begin < end {
+                            let piece = self.part(operand, begin - first, end - begin)?;
+                            let at = (begin - from) * size..(end - from) * size;
+                            result.bytes_mut()[at].copy_from_slice(piece.bytes());
+                        }
+                        first += length;
+                    }
+                    return Ok(result);
+                }
+                _ => {}
+            }
+        }
+        let tensor = self.whole(recipe)?;
+        let bits = ty.dtype.bits() as usize;
+        let first = from * bits / 8;
+        let bytes = &tensor.bytes()[first..first + part.byte_len()];
+        Ok(Tensor::from_bytes(part, bytes)?)
+    }
+
+    /// A whole weight; one that had to be computed stays until its stream ends.
+    fn whole(&mut self, recipe: &Recipe) -> Result<Tensor, WeightError> {
+        if let Some(tensor) = self.whole.get(recipe) {
+            return Ok(tensor.clone());
+        }
+        let tensor = self.materialise(recipe)?;
+        if matches!(recipe.node(), RecipeNode::Apply { .. }) {
+            self.whole.insert(recipe.clone(), tensor.clone());
+        }
+        Ok(tensor)
     }
 
     /// The bytes of a weight in a file.

@@ -7,6 +7,7 @@ use bytemuck::Pod;
 use membar_ir::dtype::DType;
 use membar_ir::op::EvalError;
 use membar_ir::ops::{Append, Broadcast, Concat, Slice, Transpose};
+use membar_ir::tensor::Tensor;
 use membar_ir::types::TensorType;
 use rayon::prelude::*;
 use smallvec::SmallVec;
@@ -234,6 +235,25 @@ fn copy_both(walk: &Walk, bytes: &[u8], out: &mut [u8], size: usize) {
             out[b..b + size].copy_from_slice(&bytes[a..a + size]);
         }
     });
+}
+
+/// Fills a vector with the elements of a transposed tensor from element `from` on.
+pub(crate) fn transpose_part(
+    op: &Transpose,
+    operand: &Tensor,
+    from: usize,
+    out: &mut Tensor,
+) -> Result<(), EvalError> {
+    let size = element_size(operand.dtype())?;
+    let view = View::contiguous(operand.ty());
+    let shape: Extents = op.perm.iter().map(|axis| view.shape[axis.index()]).collect();
+    let strides = op.perm.iter().map(|axis| view.strides[axis.index()]).collect();
+    let (walk, count) = (Walk::new(&shape, &[strides]), out.elements());
+    let (bytes, out) = (operand.bytes(), out.bytes_mut());
+    walk.runs(0, from, count, |offset, start, length, stride| {
+        copy_run(bytes, offset, stride, &mut out[start * size..], length, size);
+    });
+    Ok(())
 }
 
 /// Copies the elements of a view into contiguous bytes.

@@ -1,0 +1,200 @@
+//! Writes bundles: weights streamed from their recipes, then the program that refers to them, then
+//! the manifest; the same graph gives the same bytes. Must never hold a large weight in memory.
+
+use super::folder::{Draft, MANIFEST, writing};
+use super::manifest::{FileEntry, Manifest, PassEntry, TargetEntry, WeightEntry};
+use super::safetensors;
+use super::{Bundle, BundleError};
+use crate::weights::Materialiser;
+use membar_ir::dim::Bindings;
+use membar_ir::graph::{Graph, NodeId, NodeKind, Stage};
+use membar_ir::recipe::{Recipe, RecipeNode, Source};
+use membar_ir::types::ConcreteType;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Tensors of at most so many bytes stay in the program's text.
+const INLINE_BYTES: usize = 256;
+
+/// The target's folder.
+const TARGET: &str = "cpu";
+
+/// Writes a scheduled graph as a bundle, atomically: the folder appears whole or not at all, and
+/// replaces nothing but a bundle.
+///
+/// # Errors
+/// The graph is not scheduled, a weight cannot be made, the folder is occupied or cannot be
+/// written.
+pub fn write(folder: &Path, graph: &Graph, passes: &[PassEntry]) -> Result<(), BundleError> {
+    if graph.stage != Stage::Scheduled {
+        let (name, stage) = (graph.name.clone(), graph.stage.word());
+        return Err(BundleError::Stage { name, stage });
+    }
+    let draft = Draft::new(folder)?;
+    let mut manifest = Manifest::of(graph, passes);
+    let mut program = graph.clone();
+    let weights = collect(&program)?;
+    if !weights.tensors.is_empty() {
+        let (entries, file) = write_weights(draft.folder(), &weights)?;
+        let path: Arc<str> = Bundle::WEIGHTS.into();
+        for (node, index) in &weights.nodes {
+            let source = Source::File { path: path.clone(), offset: entries[*index].offset };
+            let ty = weights.recipes[*index].ty().clone();
+            program.node_mut(*node).kind = NodeKind::Weight(Recipe::source(ty, source));
+        }
+        let mut entries: Vec<WeightEntry> = entries;
+        entries.sort_by_key(|entry| entry.offset);
+        manifest.weights = entries;
+        manifest.files.insert(Bundle::WEIGHTS.to_string(), file);
+    }
+    let target = format!("targets/{TARGET}");
+    let path = draft.folder().join(&target);
+    fs::create_dir_all(&path).map_err(writing(&path))?;
+    let mut put = |name: &str, text: &str| -> Result<String, BundleError> {
+        let file = format!("{target}/{name}");
+        manifest.files.insert(file.clone(), write_file(draft.folder(), &file, text.as_bytes())?);
+        Ok(file)
+    };
+    let text = program.to_string();
+    let entry = TargetEntry {
+        program: put("program.ir", &text)?,
+        topology: match &program.topology {
+            None => None,
+            Some(topology) => {
+                let text = topology.to_toml().map_err(|error| unwritable(&path, error))?;
+                Some(put("topology.toml", &text)?)
+            }
+        },
+    };
+    manifest.targets.insert(TARGET.to_string(), entry);
+    let text = manifest.sealed().map_err(|error| unwritable(folder, error))?;
+    write_file(draft.folder(), MANIFEST, text.as_bytes())?;
+    draft.publish()
+}
+
+/// The weights that go to the file.
+#[derive(Default)]
+struct Weights {
+    /// Names and types, one a distinct recipe.
+    tensors: Vec<(String, ConcreteType)>,
+    recipes: Vec<Recipe>,
+    /// Nodes, with the position of their tensor.
+    nodes: Vec<(NodeId, usize)>,
+}
+
+fn collect(graph: &Graph) -> Result<Weights, BundleError> {
+    let mut weights = Weights::default();
+    let mut known: HashMap<Recipe, usize> = HashMap::new();
+    let mut names = BTreeSet::new();
+    for id in graph.nodes() {
+        let NodeKind::Weight(recipe) = &graph.node(id).kind else { continue };
+        let ty =
+            recipe.ty().concrete(&Bindings::new()).map_err(crate::weights::WeightError::from)?;
+        let small = recipe.as_literal().is_some_and(|tensor| tensor.bytes().len() <= INLINE_BYTES);
+        if small || is_random(recipe) {
+            continue;
+        }
+        let index = match known.get(recipe) {
+            Some(index) => *index,
+            None => {
+                let index = weights.recipes.len();
+                let value = graph.node(id).outputs().first();
+                let name = value.and_then(|value| graph.value(*value).name.clone());
+                let name = unique(name.as_deref(), index, &mut names);
+                weights.tensors.push((name, ty));
+                weights.recipes.push(recipe.clone());
+                known.insert(recipe.clone(), index);
+                index
+            }
+        };
+        weights.nodes.push((id, index));
+    }
+    Ok(weights)
+}
+
+/// Random weights need no bytes: their seed is enough.
+fn is_random(recipe: &Recipe) -> bool {
+    match recipe.node() {
+        RecipeNode::Source { source: Source::Random { .. }, .. } => true,
+        RecipeNode::Source { source: Source::Literal(literal), .. } => {
+            literal.0.bytes().len() <= INLINE_BYTES
+        }
+        RecipeNode::Source { source: Source::File { .. }, .. } => false,
+        RecipeNode::Apply { operands, .. } => operands.iter().all(is_random),
+    }
+}
+
+fn unique(name: Option<&str>, index: usize, names: &mut BTreeSet<String>) -> String {
+    let wanted = match name {
+        // The format keeps this name for itself.
+        None | Some("" | "__metadata__") => format!("weight.{index}"),
+        Some(name) => name.to_string(),
+    };
+    let mut candidate = wanted.clone();
+    let mut count = 1;
+    while !names.insert(candidate.clone()) {
+        candidate = format!("{wanted}#{count}");
+        count += 1;
+    }
+    candidate
+}
+
+/// Streams every weight to the file; the entries in the order of the recipes.
+fn write_weights(
+    folder: &Path,
+    weights: &Weights,
+) -> Result<(Vec<WeightEntry>, FileEntry), BundleError> {
+    let path = folder.join(Bundle::WEIGHTS);
+    let header = safetensors::layout(&weights.tensors).map_err(|error| unwritable(&path, error))?;
+    let positions: BTreeMap<&str, usize> =
+        weights.tensors.iter().enumerate().map(|(i, (name, _))| (name.as_str(), i)).collect();
+    let mut file = File::create(&path).map_err(writing(&path))?;
+    let mut whole = blake3::Hasher::new();
+    file.write_all(&header.bytes).map_err(writing(&path))?;
+    whole.update(&header.bytes);
+    let mut written = header.bytes.len() as u64;
+    let mut entries: BTreeMap<usize, WeightEntry> = BTreeMap::new();
+    let mut materialiser = Materialiser::default();
+    for entry in &header.entries {
+        let position = positions[entry.name.as_str()];
+        let mut hasher = blake3::Hasher::new();
+        let mut bytes = 0u64;
+        materialiser.stream(&weights.recipes[position], |chunk| {
+            hasher.update_rayon(chunk);
+            whole.update_rayon(chunk);
+            bytes += chunk.len() as u64;
+            file.write_all(chunk).map_err(writing(&path))
+        })?;
+        written += bytes;
+        entries.insert(
+            position,
+            WeightEntry {
+                name: entry.name.clone(),
+                dtype: entry.ty.dtype,
+                shape: entry.ty.shape.clone(),
+                offset: entry.offset,
+                bytes,
+                blake3: hasher.finalize().to_hex().to_string(),
+            },
+        );
+    }
+    file.flush().map_err(writing(&path))?;
+    let blake3 = whole.finalize().to_hex().to_string();
+    Ok((entries.into_values().collect(), FileEntry { bytes: written, blake3 }))
+}
+
+fn write_file(folder: &Path, name: &str, bytes: &[u8]) -> Result<FileEntry, BundleError> {
+    let path = folder.join(name);
+    fs::write(&path, bytes).map_err(writing(&path))?;
+    let blake3 = blake3::hash(bytes).to_hex().to_string();
+    Ok(FileEntry { bytes: bytes.len() as u64, blake3 })
+}
+
+/// Something of ours that a format cannot express.
+fn unwritable(path: &Path, error: impl std::fmt::Display) -> BundleError {
+    let error = std::io::Error::other(error.to_string());
+    BundleError::Write { path: path.to_path_buf(), error }
+}
