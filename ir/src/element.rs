@@ -225,7 +225,10 @@ element!(F8E4m3fn, F8E4m3fn, |x| Number::Float(x.to_f64()), |n| F8E4m3fn::from_f
     n.to_float(),
     true
 ));
-element!(F8E5m2, F8E5m2, |x| Number::Float(x.to_f64()), |n| F8E5m2::from_f64(n.to_float(), true));
+element!(F8E5m2, F8E5m2, |x| Number::Float(x.to_f64()), |n| {
+    // An infinity stays one; only finite values saturate.
+    F8E5m2::from_f64(n.to_float(), n.to_float().is_finite())
+});
 element!(i64, I64, Number::Signed, |n| n.to_integer() as i64);
 element!(i32, I32, |x| Number::Signed(x.into()), |n| n.to_integer() as i32);
 element!(i16, I16, |x| Number::Signed(x.into()), |n| n.to_integer() as i16);

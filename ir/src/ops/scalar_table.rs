@@ -160,11 +160,11 @@ macro_rules! scalars {
 }
 
 scalars! {
-    /// `-x`.
+    /// `-x`; integers wrap.
     Neg = "neg" Numeric(x) -> same : -x;
     /// `|x|`.
     Abs = "abs" Numeric(x) -> same : Unary::Abs.of(x);
-    /// -1, 0 or 1.
+    /// -1, 0 or 1; NaN stays.
     Sign = "sign" Numeric(x) -> same : Unary::Sign.of(x);
     /// Largest integer not above x.
     Floor = "floor" Float(x) -> same : Unary::Floor.of(x);
@@ -211,36 +211,35 @@ scalars! {
     /// Whether x is NaN.
     IsNan = "is_nan" Float(x) -> [DType::Bool] : Unary::IsNan.of(x);
     /// Whether x is an infinity of a sign that counts.
-    IsInf { negative: bool, positive: bool } = "is_inf" Float(x) -> [DType::Bool] : {
-        let sign = match (negative, positive) {
-            (true, true) => x.clone(),
-            (true, false) => Binary::Min.of(x.clone(), Expr::constant(0.0)),
-            (false, true) => Binary::Max.of(x.clone(), Expr::constant(0.0)),
-            (false, false) => x.clone() * 0.0,
-        };
+    IsInf { negative: bool, positive: bool } = "is_inf" Float(x) -> [DType::Bool] :
         match (negative, positive) {
-            (false, false) => Binary::Less.of(Unary::Abs.of(sign.clone()), -Unary::Abs.of(sign)),
-            (true, true) | (true, false) | (false, true) => Unary::IsInf.of(sign),
-        }
-    };
+            (true, true) => Unary::IsInf.of(x),
+            (true, false) => Binary::Equal.of(x, Expr::constant(f64::NEG_INFINITY)),
+            (false, true) => Binary::Equal.of(x, Expr::constant(f64::INFINITY)),
+            (false, false) => Expr::Cast {
+                to: DType::Bool,
+                saturate: true,
+                value: Box::new(Expr::Integer(0)),
+            },
+        };
     /// `max(x, 0)`.
     Relu = "relu" Numeric(x) -> same : Binary::Max.of(x, Expr::constant(0.0));
-    /// `x` if positive, else `alpha x`.
+    /// `alpha x` if negative, else `x`.
     LeakyRelu { alpha: Float } = "leaky_relu" Float(x) -> same :
         Expr::select(negative(&x), x.clone() * constant(alpha), x);
-    /// `x` if positive, else `slope x`.
+    /// `slope x` if negative, else `x`.
     Prelu = "prelu" Numeric(x, slope) -> same : Expr::select(negative(&x), x.clone() * slope, x);
-    /// `x` if greater than alpha, else 0.
+    /// 0 unless x is greater than alpha, then `x`; NaN stays.
     ThresholdedRelu { alpha: Float } = "thresholded_relu" Float(x) -> same :
         Expr::select(
-            Binary::Greater.of(x.clone(), constant(alpha)),
-            x.clone(),
-            zero_like(&x),
+            Binary::LessOrEqual.of(x.clone(), constant(alpha)),
+            Expr::constant(0.0),
+            x,
         );
-    /// `x` if positive, else `alpha (eˣ - 1)`.
+    /// `alpha (eˣ - 1)` if negative, else `x`.
     Elu { alpha: Float } = "elu" Float(x) -> same :
         Expr::select(negative(&x), Unary::Expm1.of(x.clone()) * constant(alpha), x);
-    /// `gamma x` if positive, else `gamma alpha (eˣ - 1)`.
+    /// `gamma alpha (eˣ - 1)` if negative, else `gamma x`.
     Selu { alpha: Float, gamma: Float } = "selu" Float(x) -> same :
         constant(gamma)
             * Expr::select(negative(&x), Unary::Expm1.of(x.clone()) * constant(alpha), x);
@@ -279,15 +278,16 @@ scalars! {
         }
         GeluForm::Quick => x.clone() * sigmoid(x * 1.702),
     };
-    /// `x + bias` below -lambda, `x - bias` above lambda, else 0.
-    Shrink { lambda: Float, bias: Float } = "shrink" Numeric(x) -> same :
+    /// `x + bias` below -lambda, `x - bias` above lambda, else 0. Floats alone: ONNX adds a
+    /// fractional bias to an integer in floating point, so an importer casts there and back.
+    Shrink { lambda: Float, bias: Float } = "shrink" Float(x) -> same :
         Expr::select(
             Binary::Less.of(x.clone(), Expr::Constant(Float(-lambda.0))),
             x.clone() + constant(bias),
             Expr::select(
                 Binary::Greater.of(x.clone(), constant(lambda)),
-                x.clone() - constant(bias),
-                zero_like(&x),
+                x - constant(bias),
+                Expr::constant(0.0),
             ),
         );
     /// Logical negation.
@@ -303,9 +303,9 @@ scalars! {
     Sub = "sub" Numeric(x, y) -> same : x - y;
     /// `x y`.
     Mul = "mul" Numeric(x, y) -> same : x * y;
-    /// `x / y`; integers truncate towards zero.
+    /// `x / y`; integers truncate towards zero, and give 0 where y is 0.
     Div = "div" Numeric(x, y) -> same : x / y;
-    /// `xʸ`.
+    /// `xʸ`; integers wrap, and truncate towards zero where y is negative.
     Pow = "pow" Numeric(x, y) -> same : Binary::Pow.of(x, y);
     /// The lesser; NaN if either is.
     Min = "min" Any(x, y) -> same : Binary::Min.of(x, y);
@@ -329,9 +329,9 @@ scalars! {
     BitOr = "bit_or" Integer(x, y) -> same : Binary::BitOr.of(x, y);
     /// Bitwise exclusive or.
     BitXor = "bit_xor" Integer(x, y) -> same : Binary::BitXor.of(x, y);
-    /// Shift left.
+    /// Shift left; 0 from the width on.
     ShiftLeft = "shift_left" Integer(x, y) -> same : Binary::ShiftLeft.of(x, y);
-    /// Shift right.
+    /// Shift right, copying the sign of signed types; 0 from the width on.
     ShiftRight = "shift_right" Integer(x, y) -> same : Binary::ShiftRight.of(x, y);
     /// `x < y`.
     Less = "less" Any(x, y) -> [DType::Bool] : Binary::Less.of(x, y);
@@ -357,11 +357,6 @@ fn constant(value: &Float) -> Expr {
 
 fn negative(x: &Expr) -> Expr {
     Binary::Less.of(x.clone(), Expr::constant(0.0))
-}
-
-/// Zero of the operand's type, where a bare constant would have no type to take.
-fn zero_like(x: &Expr) -> Expr {
-    Expr::select(Binary::Equal.of(x.clone(), x.clone()), Expr::constant(0.0), Expr::constant(0.0))
 }
 
 fn sigmoid(x: Expr) -> Expr {
@@ -405,5 +400,10 @@ impl OpDef for Scalar {
         let first = usize::from(self.class() == Class::Choice);
         let dtype = operands.get(first).map_or(DType::F32, |ty| ty.dtype);
         Meaning::Scalar(ScalarMeaning { expr: self.expr(), result: self.result(dtype) })
+    }
+
+    fn operations(&self, _operands: &[TensorType], outputs: &[TensorType]) -> Dim {
+        let elements: Dim = outputs.iter().map(TensorType::elements).sum();
+        Dim::from(self.expr().operations()) * elements
     }
 }

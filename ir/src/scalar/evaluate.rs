@@ -15,9 +15,12 @@ struct Typed {
 /// The value of an expression for one element. `operands` are the elements and `dtypes` their
 /// types; the result is rounded to `result`.
 ///
-/// An operand that is not there counts as NaN; inference excludes it.
+/// Finite results beyond the greatest 8-bit float become it; infinities stay where the type has
+/// them. An operand that is not there counts as NaN; inference excludes it.
 pub fn evaluate(expr: &Expr, operands: &[Number], dtypes: &[DType], result: DType) -> Number {
-    eval(expr, operands, dtypes).number.round_to(result, true)
+    let number = eval(expr, operands, dtypes).number;
+    // Saturation is for finite values: an infinity stays one in the 8-bit float that has it.
+    number.round_to(result, number.to_float().is_finite())
 }
 
 fn eval(expr: &Expr, operands: &[Number], dtypes: &[DType]) -> Typed {
@@ -29,6 +32,7 @@ fn eval(expr: &Expr, operands: &[Number], dtypes: &[DType]) -> Typed {
             typed(number.unwrap_or(Number::Float(f64::NAN)), operand_type(i).compute())
         }
         Expr::Constant(value) => Typed { number: Number::Float(value.0), dtype: None },
+        Expr::Integer(value) => Typed { number: Number::Signed(*value), dtype: None },
         Expr::Greatest(i) => typed(limit(operand_type(i), true), operand_type(i).compute()),
         Expr::Least(i) => typed(limit(operand_type(i), false), operand_type(i).compute()),
         Expr::Unary(function, a) => unary(*function, go(a)),

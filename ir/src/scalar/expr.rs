@@ -14,8 +14,10 @@ use std::ops;
 pub enum Expr {
     /// The operand of that position.
     Operand(u8),
-    /// A constant; converted to the type of what it meets.
+    /// A constant; converted to the type of what it meets: f64 where it meets no operand.
     Constant(Float),
+    /// An integer constant, for those that an `f64` does not hold; converted as other constants.
+    Integer(i64),
     /// The greatest value of the type of the operand at this position: infinity for floats.
     Greatest(u8),
     /// The least value of the type of the operand at this position: -infinity for floats.
@@ -151,12 +153,29 @@ impl Expr {
         Expr::Select(Box::new(condition), Box::new(then), Box::new(otherwise))
     }
 
+    /// How many functions one evaluation applies; conversions are not counted.
+    pub fn operations(&self) -> i64 {
+        match self {
+            Expr::Operand(_)
+            | Expr::Constant(_)
+            | Expr::Integer(_)
+            | Expr::Greatest(_)
+            | Expr::Least(_) => 0,
+            Expr::Unary(_, a) => 1 + a.operations(),
+            Expr::Binary(_, a, b) => 1 + a.operations() + b.operations(),
+            Expr::Select(c, a, b) => 1 + c.operations() + a.operations() + b.operations(),
+            Expr::Cast { value, .. } => value.operations(),
+        }
+    }
+
     /// Replaces each operand by an expression: `operands[i]` for operand `i`.
     pub fn substitute(&self, operands: &[Expr]) -> Expr {
         let sub = |e: &Expr| Box::new(e.substitute(operands));
         match self {
             Expr::Operand(i) => operands.get(usize::from(*i)).cloned().unwrap_or(self.clone()),
-            Expr::Constant(_) | Expr::Greatest(_) | Expr::Least(_) => self.clone(),
+            Expr::Constant(_) | Expr::Integer(_) | Expr::Greatest(_) | Expr::Least(_) => {
+                self.clone()
+            }
             Expr::Unary(f, a) => Expr::Unary(*f, sub(a)),
             Expr::Binary(f, a, b) => Expr::Binary(*f, sub(a), sub(b)),
             Expr::Select(c, a, b) => Expr::Select(sub(c), sub(a), sub(b)),

@@ -147,6 +147,7 @@ impl Compiler<'_> {
                 Typed::Value { register, dtype }
             }
             Expr::Constant(value) => Typed::Constant(Number::Float(value.0)),
+            Expr::Integer(value) => Typed::Constant(Number::Signed(*value)),
             Expr::Greatest(i) => self.limit(*i, true)?,
             Expr::Least(i) => self.limit(*i, false)?,
             Expr::Unary(function, a) => {
