@@ -552,7 +552,8 @@ impl Graph {
     /// Nodes such that each comes after those that it reads from; among several possible orders
     /// the one closest to creation order. `None` if there is a cycle.
     pub fn try_topological_order(&self) -> Option<Vec<NodeId>> {
-        let mut waiting = vec![0u32; self.nodes.node_indices().last().map_or(0, |n| n.index() + 1)];
+        let mut waiting =
+            vec![0u32; self.nodes.node_indices().next_back().map_or(0, |n| n.index() + 1)];
         for edge in self.nodes.edge_references() {
             waiting[edge.target().index()] += 1;
         }

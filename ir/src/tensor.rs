@@ -252,7 +252,7 @@ impl Tensor {
             DType::U4 | DType::I4 => {
                 let value = (number.to_integer() as u8) & 0xf;
                 let byte = &mut bytes[index / 2];
-                *byte = if index % 2 == 0 {
+                *byte = if index.is_multiple_of(2) {
                     (*byte & 0xf0) | value
                 } else {
                     (*byte & 0x0f) | (value << 4)

@@ -147,7 +147,7 @@ impl Axis {
     pub fn normalise(axis: i64, rank: usize) -> Option<Axis> {
         let rank = i64::try_from(rank).ok()?;
         let index = if axis < 0 { axis.checked_add(rank)? } else { axis };
-        (0..rank).contains(&index).then(|| Axis(index as u32))
+        (0..rank).contains(&index).then_some(Axis(index as u32))
     }
 }
 

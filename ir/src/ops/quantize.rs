@@ -39,8 +39,8 @@ impl OpDef for Quantize {
         let x = &operands[0];
         check::dtype(operands, 0, "a float or i32", |d| d.is_float() || d == DType::I32)?;
         check::dtype(operands, 1, "a float", DType::is_float)?;
-        let integer = self.dtype.is_integer() && self.dtype.bits() <= 16;
-        if !integer && !(self.dtype.is_float() && self.dtype.bits() == 8) {
+        let widest = if self.dtype.is_float() { 8 } else { 16 };
+        if self.dtype == DType::Bool || self.dtype.bits() > widest {
             return Err(TypeError::invalid(format!("quantisation to {}", self.dtype)));
         }
         if self.zero_point {
