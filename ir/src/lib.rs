@@ -21,6 +21,7 @@ pub mod testing;
 pub mod text;
 pub mod topology;
 pub mod types;
+pub mod verify;
 
 pub use dim::{Bindings, Dim, Range, Symbol};
 pub use dtype::DType;

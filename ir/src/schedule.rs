@@ -58,6 +58,66 @@ impl Region {
     }
 }
 
+/// How many runs of two regions are compared one by one; with more, regions overlap if their hulls
+/// do.
+const MAX_RUNS: u64 = 1 << 16;
+
+impl Region {
+    /// How many bytes it has, gaps not counted; `None` on overflow.
+    pub fn bytes(&self) -> Option<u64> {
+        self.runs()?.checked_mul(self.len)
+    }
+
+    fn runs(&self) -> Option<u64> {
+        self.extents.iter().try_fold(1u64, |runs, extent| runs.checked_mul(extent.count))
+    }
+
+    /// Whether two regions have a byte in common. Where one has very many runs the gaps between
+    /// them are taken as part of it.
+    pub fn overlaps(&self, other: &Region) -> bool {
+        let empty = |region: &Region| region.bytes() == Some(0);
+        if self.buffer != other.buffer || empty(self) || empty(other) {
+            return false;
+        }
+        let ends = |region: &Region| region.end().unwrap_or(u64::MAX);
+        if self.offset >= ends(other) || other.offset >= ends(self) {
+            return false;
+        }
+        let few = |region: &Region| region.runs().is_some_and(|runs| runs <= MAX_RUNS);
+        if !few(self) || !few(other) || (self.extents.is_empty() && other.extents.is_empty()) {
+            return true;
+        }
+        let (mine, theirs) = (self.starts(), other.starts());
+        let (mut i, mut j) = (0, 0);
+        while let (Some(a), Some(b)) = (mine.get(i), theirs.get(j)) {
+            if a.saturating_add(self.len) <= *b {
+                i += 1;
+            } else if b.saturating_add(other.len) <= *a {
+                j += 1;
+            } else {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The first byte of each run, ascending.
+    fn starts(&self) -> Vec<u64> {
+        let mut starts = vec![self.offset];
+        for extent in &self.extents {
+            let steps = (0..extent.count).map(|i| i.saturating_mul(extent.stride));
+            let steps: Vec<u64> = steps.collect();
+            let each = |start: &u64| {
+                let start = *start;
+                steps.iter().map(move |step| start.saturating_add(*step)).collect::<Vec<_>>()
+            };
+            starts = starts.iter().flat_map(each).collect();
+        }
+        starts.sort_unstable();
+        starts
+    }
+}
+
 /// How a value's elements lie in its region.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Layout {
@@ -166,4 +226,27 @@ pub struct Order {
     pub reason: Reason,
     /// How.
     pub mechanism: Mechanism,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(offset: u64, len: u64) -> Region {
+        let extents = vec![Extent { count: 4, stride: 64 }];
+        Region { buffer: BufferId(0), offset, len, extents }
+    }
+
+    #[test]
+    fn interleaved_columns_do_not_overlap() {
+        assert!(!columns(0, 32).overlaps(&columns(32, 32)));
+        assert!(columns(0, 33).overlaps(&columns(32, 32)));
+        assert!(columns(32, 32).overlaps(&columns(0, 33)));
+        assert!(columns(0, 32).overlaps(&Region::contiguous(BufferId(0), 0, 1)));
+        assert!(!columns(0, 32).overlaps(&Region::contiguous(BufferId(0), 32, 32)));
+        assert!(!columns(0, 32).overlaps(&Region::contiguous(BufferId(1), 0, 32)));
+        assert!(!columns(0, 0).overlaps(&columns(0, 32)));
+        assert_eq!(columns(0, 32).bytes(), Some(128));
+        assert_eq!(columns(8, 32).end(), Some(8 + 3 * 64 + 32));
+    }
 }
