@@ -233,3 +233,135 @@ pub(super) fn check_bias(operands: &[TensorType], result: &TensorType) -> Result
     check::rank(operands, 2, 1)?;
     check::equal(&operands[2].shape[0], &result.shape[1], "bias and channels of the result")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Random, assert_close, element, evaluate_one, symbolic, tabulate};
+    use crate::{Number, Tensor};
+
+    /// The definition, with two spatial dimensions.
+    fn by_definition(op: &Conv, x: &Tensor, weights: &Tensor, bias: Option<&Tensor>) -> Tensor {
+        let [channels, rows, columns] = [1, 2, 3].map(|axis| weights.shape()[axis] as i64);
+        let group = weights.shape()[0] / op.groups as usize;
+        let types = [x, weights].map(|t| crate::interp::static_type(t.ty()));
+        let plain = Conv { bias: false, ..op.clone() };
+        let shape = plain.infer(&types).ok().and_then(|types| types[0].static_shape());
+        let dtype = if x.dtype().is_float() { x.dtype() } else { DType::I32 };
+        tabulate(dtype, &shape.unwrap_or_default(), |index| {
+            let [batch, feature, row, column] = [0, 1, 2, 3].map(|axis| index[axis] as i64);
+            let mut sum = bias.map_or(0.0, |bias| bias.get(feature as usize).to_float());
+            for c in 0..channels {
+                for i in 0..rows {
+                    for j in 0..columns {
+                        let channel = feature / group as i64 * channels + c;
+                        let row = row * op.strides[0] + i * op.dilations[0] - op.before[0];
+                        let column = column * op.strides[1] + j * op.dilations[1] - op.before[1];
+                        let x = element(x, &[batch, channel, row, column]);
+                        let weight = element(weights, &[feature, c, i, j]);
+                        let product = x.zip(weight).map(|(x, w)| x.to_float() * w.to_float());
+                        sum += product.unwrap_or(0.0);
+                    }
+                }
+            }
+            Number::Float(sum)
+        })
+    }
+
+    fn conv(steps: [i64; 8], groups: i64, bias: bool) -> Conv {
+        let pair = |i: usize| steps[i..i + 2].to_vec();
+        Conv { strides: pair(0), dilations: pair(2), before: pair(4), after: pair(6), groups, bias }
+    }
+
+    #[test]
+    fn convolutions_follow_the_definition() {
+        let mut random = Random::new(21);
+        for dtype in [DType::F32, DType::F64, DType::F16, DType::Bf16] {
+            for (steps, groups) in [
+                ([1, 1, 1, 1, 0, 0, 0, 0], 1),
+                ([2, 1, 1, 2, 1, 2, 0, 1], 1),
+                ([1, 3, 2, 1, 2, 0, 2, 1], 2),
+                ([2, 2, 1, 1, 1, 1, 1, 1], 6),
+            ] {
+                let x = random.tensor(dtype, &[2, 6, 9, 7]);
+                let weights = random.tensor(dtype, &[12, 6 / groups as usize, 3, 2]);
+                let bias = random.tensor(dtype, &[12]);
+                let op = conv(steps, groups, true);
+                let expected = by_definition(&op, &x, &weights, Some(&bias));
+                assert_close(&evaluate_one(op, &[x, weights, bias]), &expected, 36);
+            }
+        }
+    }
+
+    #[test]
+    fn integers_are_exact_in_i32() {
+        let mut random = Random::new(22);
+        for (left, right) in
+            [(DType::U8, DType::I8), (DType::I8, DType::I8), (DType::I32, DType::U8)]
+        {
+            let x = random.integers(left, &[1, 3, 5, 6], 0, 127);
+            let weights = random.integers(right, &[4, 3, 3, 3], 0, 127);
+            let op = conv([1, 1, 1, 1, 1, 1, 1, 1], 1, false);
+            let expected = by_definition(&op, &x, &weights, None);
+            assert_eq!(evaluate_one(op, &[x, weights]), expected);
+        }
+    }
+
+    #[test]
+    fn one_and_three_dimensions_agree_with_two() {
+        let mut random = Random::new(23);
+        let x = random.tensor(DType::F32, &[2, 3, 10]);
+        let weights = random.tensor(DType::F32, &[5, 3, 4]);
+        let wide = conv([1, 2, 1, 2, 0, 1, 0, 3], 1, false);
+        let shaped = |t: &Tensor, shape: &[usize]| t.reshaped(shape).unwrap_or_else(|_| t.clone());
+        let operands = [shaped(&x, &[2, 3, 1, 10]), shaped(&weights, &[5, 3, 1, 4])];
+        let expected = evaluate_one(wide.clone(), &operands);
+        let last = |list: &[i64]| vec![list[1]];
+        let line = Conv {
+            strides: last(&wide.strides),
+            dilations: last(&wide.dilations),
+            before: last(&wide.before),
+            after: last(&wide.after),
+            ..wide.clone()
+        };
+        let result = evaluate_one(line, &[x, weights]);
+        assert_eq!(result.bytes(), expected.bytes());
+        let deep = |list: &[i64], first: i64| vec![first, list[0], list[1]];
+        let volume = Conv {
+            strides: deep(&wide.strides, 1),
+            dilations: deep(&wide.dilations, 1),
+            before: deep(&wide.before, 0),
+            after: deep(&wide.after, 0),
+            ..wide
+        };
+        let operands =
+            [shaped(&operands[0], &[2, 3, 1, 1, 10]), shaped(&operands[1], &[5, 3, 1, 1, 4])];
+        assert_eq!(evaluate_one(volume, &operands).bytes(), expected.bytes());
+    }
+
+    #[test]
+    fn shapes_follow_symbols_and_misfits_are_reported() {
+        let x = symbolic(DType::F32, &["B", "4", "H", "W"]);
+        let op = conv([2, 1, 1, 1, 1, 1, 1, 1], 2, false);
+        let of = |weights: &[&str]| op.infer(&[x.clone(), symbolic(DType::F32, weights)]);
+        let half = (Dim::symbol("H") + Dim::ONE).floor_div(&Dim::from(2));
+        let rows = half.unwrap_or(Dim::ZERO);
+        let shape = vec![Dim::symbol("B"), Dim::from(6), rows, Dim::symbol("W")];
+        assert_eq!(of(&["6", "2", "3", "3"]), Ok(vec![TensorType::new(DType::F32, shape)]));
+        assert!(matches!(of(&["6", "4", "3", "3"]), Err(TypeError::Mismatch { .. })));
+        assert!(of(&["5", "2", "3", "3"]).is_err());
+        assert!(of(&["6", "2", "3"]).is_err());
+        let small = TensorType::fixed(DType::F32, &[1, 4, 1, 9]);
+        assert!(op.infer(&[small, TensorType::fixed(DType::F32, &[6, 2, 4, 3])]).is_err());
+        let mixed = symbolic(DType::F16, &["6", "2", "3", "3"]);
+        assert!(matches!(op.infer(&[x, mixed]), Err(TypeError::DType { operand: 1, .. })));
+    }
+
+    #[test]
+    fn operations_are_two_for_each_product() {
+        let types = [[1, 4, 8, 8], [6, 2, 3, 3]].map(|s| TensorType::fixed(DType::F32, &s));
+        let op = conv([1, 1, 1, 1, 1, 1, 1, 1], 2, false);
+        let outputs = op.infer(&types).unwrap_or_default();
+        assert_eq!(op.operations(&types, &outputs), Dim::from(2 * (6 * 64) * (2 * 9)));
+    }
+}

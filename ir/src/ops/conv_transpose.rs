@@ -146,3 +146,97 @@ impl ConvTranspose {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Random, assert_close, evaluate_one, symbolic, tensor_of};
+
+    #[test]
+    fn each_element_spreads_over_its_window() {
+        let mut random = Random::new(24);
+        for dtype in [DType::F32, DType::F64, DType::F16] {
+            for (stride, dilation, before, after, added, groups) in [
+                (1, 1, 0, 0, 0, 1),
+                (2, 1, 1, 0, 1, 1),
+                (3, 2, 1, 2, 2, 2),
+                (2, 1, -1, 0, 0, 1),
+                (1, 2, 2, -2, 0, 4),
+            ] {
+                let (channels, group_features, kernel, extent) = (4, 3, 3, 5);
+                let features = group_features * groups;
+                let x = random.tensor(dtype, &[2, channels, extent, 1]);
+                let weights = random.tensor(dtype, &[channels, group_features, kernel, 2]);
+                let bias = random.tensor(dtype, &[features]);
+                let reach = (kernel as i64 - 1) * dilation + 1;
+                let size = stride * (extent as i64 - 1) + added + reach - before - after;
+                let size = size as usize;
+                let mut sums = vec![0.0; 2 * features * size * 2];
+                for (place, sum) in sums.iter_mut().enumerate() {
+                    *sum = bias.get(place / 2 / size % features).to_float();
+                }
+                for batch in 0..2 {
+                    for channel in 0..channels {
+                        let group = channel / (channels / groups);
+                        for (i, f, k) in (0..extent * group_features * kernel).map(|n| {
+                            let (rest, k) = (n / kernel, n % kernel);
+                            (rest / group_features, rest % group_features, k)
+                        }) {
+                            let row = i as i64 * stride + k as i64 * dilation - before;
+                            if !(0..size as i64).contains(&row) {
+                                continue;
+                            }
+                            let x = x.get((batch * channels + channel) * extent + i).to_float();
+                            let feature = batch * features + group * group_features + f;
+                            for column in 0..2 {
+                                let at = ((channel * group_features + f) * kernel + k) * 2 + column;
+                                sums[(feature * size + row as usize) * 2 + column] +=
+                                    x * weights.get(at).to_float();
+                            }
+                        }
+                    }
+                }
+                let op = ConvTranspose {
+                    strides: vec![stride, 1],
+                    dilations: vec![dilation, 1],
+                    before: vec![before, 0],
+                    after: vec![after, 0],
+                    output_padding: vec![added, 0],
+                    groups: groups as i64,
+                    bias: true,
+                };
+                let expected = tensor_of(dtype, &[2, features, size, 2], &sums);
+                assert_close(&evaluate_one(op, &[x, weights, bias]), &expected, 12);
+            }
+        }
+    }
+
+    #[test]
+    fn shapes_follow_symbols_and_misfits_are_reported() {
+        let op = ConvTranspose {
+            strides: vec![2],
+            dilations: vec![1],
+            before: vec![1],
+            after: vec![1],
+            output_padding: vec![0],
+            groups: 1,
+            bias: false,
+        };
+        let x = symbolic(DType::F32, &["B", "8", "L"]);
+        let of = |op: &ConvTranspose, weights: &[&str]| {
+            op.infer(&[x.clone(), symbolic(DType::F32, weights)])
+        };
+        let length = Dim::from(2) * Dim::symbol("L");
+        let shape = vec![Dim::symbol("B"), Dim::from(3), length];
+        assert_eq!(of(&op, &["8", "3", "4"]), Ok(vec![TensorType::new(DType::F32, shape)]));
+        assert!(matches!(of(&op, &["4", "3", "4"]), Err(TypeError::Mismatch { .. })));
+        assert!(of(&ConvTranspose { groups: 3, ..op.clone() }, &["8", "3", "4"]).is_err());
+        assert!(
+            of(&ConvTranspose { output_padding: vec![-1], ..op.clone() }, &["8", "3", "4"])
+                .is_err()
+        );
+        let one = TensorType::fixed(DType::F32, &[1, 8, 1]);
+        let cut = ConvTranspose { before: vec![9], ..op };
+        assert!(cut.infer(&[one, TensorType::fixed(DType::F32, &[8, 3, 4])]).is_err());
+    }
+}

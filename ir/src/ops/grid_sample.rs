@@ -110,7 +110,7 @@ fn evaluate(op: &GridSample, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>,
         for channel in batch * channels..(batch + 1) * channels {
             let source = &values[channel * area..][..area];
             result[channel * places + point] =
-                taps.iter().map(|(at, weight)| weight * source[*at]).sum();
+                taps.iter().fold(0.0, |sum, (at, weight)| sum + weight * source[*at]);
         }
     }
     Ok(vec![store(ty, &result)?])
@@ -137,6 +137,8 @@ impl GridSample {
         let position = if self.mode == GridMode::Nearest { libm::rint(position) } else { position };
         let position = match self.padding {
             GridPadding::Zeros => position,
+            // A position on the outer half of an element at the border is still inside.
+            GridPadding::Border if self.inside(position, extent) => position,
             GridPadding::Border => position.clamp(0.0, extent as f64 - 1.0),
             GridPadding::Reflection => self.reflect(position, extent),
         };
@@ -156,6 +158,17 @@ impl GridSample {
         }
     }
 
+    /// Whether a position lies between the ends of a dimension.
+    fn inside(&self, position: f64, extent: usize) -> bool {
+        let least = self.least();
+        (least..=extent as f64 - 1.0 - least).contains(&position)
+    }
+
+    /// The position to which the coordinate -1 leads.
+    fn least(&self) -> f64 {
+        if self.align_corners { 0.0 } else { -0.5 }
+    }
+
     /// The element at a whole position; `None` where 0 stands for it.
     fn element(&self, at: f64, extent: usize) -> Option<usize> {
         let last = extent as f64 - 1.0;
@@ -170,7 +183,7 @@ impl GridSample {
 
     /// Mirrors a position at the ends of a dimension until it lies between them.
     fn reflect(&self, position: f64, extent: usize) -> f64 {
-        let least = if self.align_corners { 0.0 } else { -0.5 };
+        let least = self.least();
         let length = extent as f64 - 1.0 - 2.0 * least;
         if length <= 0.0 {
             return least;
@@ -183,3 +196,123 @@ impl GridSample {
 
 /// Beyond this all positions are alike; whole numbers up to here are exact.
 const FAR: f64 = (1u64 << 48) as f64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Random, assert_close, evaluate_one, floats, symbolic, tensor, tensor_of};
+
+    fn sampler(mode: GridMode, padding: GridPadding, align_corners: bool) -> GridSample {
+        GridSample { mode, padding, align_corners }
+    }
+
+    /// Samples a line at coordinates; the other spatial dimension has one element.
+    fn line(op: GridSample, values: &[f32], coordinates: &[f32]) -> Vec<f64> {
+        let x = tensor(&[1, 1, 1, values.len()], values);
+        let grid: Vec<f32> = coordinates.iter().flat_map(|c| [*c, 0.0]).collect();
+        floats(&evaluate_one(op, &[x, tensor(&[1, 1, coordinates.len(), 2], &grid)]))
+    }
+
+    #[test]
+    fn coordinates_reach_from_edge_to_edge_or_centre_to_centre() {
+        let ramp = [0.0f32, 1.0, 2.0, 3.0];
+        let at = [-1.0f32, -0.5, 0.0, 0.25, 1.0];
+        let aligned = sampler(GridMode::Linear, GridPadding::Border, true);
+        assert_eq!(line(aligned, &ramp, &at), [0.0, 0.75, 1.5, 1.875, 3.0]);
+        let edges = sampler(GridMode::Linear, GridPadding::Border, false);
+        assert_eq!(line(edges, &ramp, &at), [0.0, 0.5, 1.5, 2.0, 3.0]);
+        let zeros = sampler(GridMode::Linear, GridPadding::Zeros, false);
+        assert_eq!(line(zeros, &[4.0, 1.0, 2.0, 8.0], &at), [2.0, 2.5, 1.5, 2.0, 4.0]);
+    }
+
+    #[test]
+    fn outside_is_padded() {
+        // Positions -3, -1.5, 4, 6.25 of the four elements at 0..=3.
+        let at = [-2.25f32, -1.5, 1.25, 2.375];
+        let values = [1.0f32, 2.0, 4.0, 8.0];
+        let sample = |mode, padding| line(sampler(mode, padding, false), &values, &at);
+        assert_eq!(sample(GridMode::Nearest, GridPadding::Zeros), [0.0; 4]);
+        assert_eq!(sample(GridMode::Nearest, GridPadding::Border), [1.0, 1.0, 8.0, 8.0]);
+        // Mirrored at -0.5 and 3.5: 2, 0.5, 3, 0.75.
+        assert_eq!(sample(GridMode::Linear, GridPadding::Reflection), [4.0, 1.5, 8.0, 1.75]);
+        // Mirrored at the centres 0 and 3: -1.875 to 1.875 and so on.
+        let aligned = sampler(GridMode::Linear, GridPadding::Reflection, true);
+        let found = line(aligned, &values, &[-2.0, 1.5, 3.0]);
+        assert_eq!(found, [3.0, 5.0, 1.0]);
+    }
+
+    #[test]
+    fn strange_coordinates_touch_nothing_outside() {
+        for padding in [GridPadding::Zeros, GridPadding::Border, GridPadding::Reflection] {
+            for mode in [GridMode::Nearest, GridMode::Linear, GridMode::Cubic] {
+                for align_corners in [false, true] {
+                    let op = sampler(mode, padding, align_corners);
+                    let at = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30];
+                    let found = line(op, &[2.0, 2.0], &at);
+                    let expected = if padding == GridPadding::Zeros { 0.0 } else { 2.0 };
+                    assert_eq!(found, [expected; 4], "{mode:?} {padding:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn cubic_reproduces_elements_and_parabolas() {
+        let op = sampler(GridMode::Cubic, GridPadding::Border, true);
+        let values = [3.0f32, -1.0, 4.0, 7.0, 2.0];
+        assert_eq!(line(op.clone(), &values, &[-1.0, -0.5, 0.0, 0.5, 1.0]), values.map(f64::from));
+        // Halfway the weights at a = -0.75 are -3/32, 19/32, 19/32, -3/32.
+        let halfway = (-3.0 * 3.0 + 19.0 * -1.0 + 19.0 * 4.0 - 3.0 * 7.0) / 32.0;
+        assert_eq!(line(op, &values, &[-0.25]), [halfway]);
+    }
+
+    #[test]
+    fn volumes_are_interpolated_in_every_dimension() {
+        let mut random = Random::new(29);
+        let x = random.tensor(DType::F32, &[2, 3, 3, 4, 5]);
+        let grid = random.floats(DType::F32, &[2, 2, 3, 2, 3], -0.6, 0.6);
+        let (values, coordinates) = (floats(&x), floats(&grid));
+        let mut expected = Vec::new();
+        for batch in 0..2 {
+            for channel in 0..3 {
+                for point in 0..12 {
+                    let at = |axis: usize, extent: f64| {
+                        let c = coordinates[(batch * 12 + point) * 3 + 2 - axis];
+                        ((c + 1.0) * extent - 1.0) / 2.0
+                    };
+                    let position = [at(0, 3.0), at(1, 4.0), at(2, 5.0)];
+                    let mut sum = 0.0;
+                    for corner in 0..8usize {
+                        let bits = [corner >> 2 & 1, corner >> 1 & 1, corner & 1];
+                        let (mut weight, mut place) = (1.0, batch * 3 + channel);
+                        for ((bit, position), extent) in bits.iter().zip(position).zip([3, 4, 5]) {
+                            let base = position.floor();
+                            let fraction = position - base;
+                            weight *= if *bit == 1 { fraction } else { 1.0 - fraction };
+                            place = place * extent + base as usize + bit;
+                        }
+                        sum += weight * values[place];
+                    }
+                    expected.push(sum);
+                }
+            }
+        }
+        let op = sampler(GridMode::Linear, GridPadding::Zeros, false);
+        let expected = tensor_of(DType::F32, &[2, 3, 2, 3, 2], &expected);
+        assert_close(&evaluate_one(op, &[x, grid]), &expected, 64);
+    }
+
+    #[test]
+    fn shapes_follow_the_grid() {
+        let op = sampler(GridMode::Linear, GridPadding::Zeros, false);
+        let x = symbolic(DType::F32, &["B", "C", "H", "W"]);
+        let of = |dims: &[&str]| op.infer(&[x.clone(), symbolic(DType::F32, dims)]);
+        let expected = symbolic(DType::F32, &["B", "C", "P", "Q"]);
+        assert_eq!(of(&["B", "P", "Q", "2"]), Ok(vec![expected]));
+        assert!(matches!(of(&["A", "P", "Q", "2"]), Err(TypeError::Mismatch { .. })));
+        assert!(of(&["B", "P", "Q", "3"]).is_err());
+        assert!(of(&["B", "P", "2"]).is_err());
+        let integer = symbolic(DType::I32, &["B", "P", "Q", "2"]);
+        assert!(op.infer(&[x.clone(), integer]).is_err());
+    }
+}

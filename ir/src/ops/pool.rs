@@ -112,7 +112,7 @@ fn evaluate(op: &Pool, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalE
     match op.kind {
         PoolKind::Average => Ok(vec![pool_floats(x, ty, &sweep, |elements, place| {
             let count = if op.count_padding { sweep.padded_taps(place) } else { elements.len() };
-            elements.iter().sum::<f64>() / count.max(1) as f64
+            elements.iter().fold(0.0, |sum, x| sum + x) / count.max(1) as f64
         })?]),
         PoolKind::Lp => {
             let power = op.power as f64;
@@ -236,5 +236,153 @@ impl Pool {
             before: &self.before,
             after: &self.after,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Random, assert_close, evaluate, evaluate_one, floats, symbolic};
+    use crate::testing::{tensor, tensor_of};
+
+    fn pool(kind: PoolKind, kernel: &[i64]) -> Pool {
+        let zeros = vec![0; kernel.len()];
+        Pool {
+            kind,
+            kernel: kernel.to_vec(),
+            strides: vec![1; kernel.len()],
+            dilations: vec![1; kernel.len()],
+            before: zeros.clone(),
+            after: zeros,
+            ceil: false,
+            count_padding: false,
+            power: 2,
+            indices: false,
+            column_major: false,
+        }
+    }
+
+    /// What lies under each window of a line; `None` is padding.
+    fn windows(op: &Pool, line: &[f64], count: usize) -> Vec<Vec<Option<f64>>> {
+        let at = |position: i64| usize::try_from(position).ok().and_then(|i| line.get(i).copied());
+        let end = line.len() as i64 + op.after[0];
+        let window = |i: i64| {
+            let places = (0..op.kernel[0]).map(|k| i * op.strides[0] + k * op.dilations[0]);
+            places.map(|p| p - op.before[0]).filter(|p| *p < end).map(at).collect()
+        };
+        (0..count as i64).map(window).collect()
+    }
+
+    #[test]
+    fn windows_become_what_their_kind_says() {
+        let mut random = Random::new(25);
+        for (kernel, stride, dilation, before, after, ceil, count) in [
+            (3, 1, 1, 0, 0, false, 9),
+            (3, 2, 1, 1, 1, false, 6),
+            (2, 3, 2, 1, 0, true, 4),
+            (4, 3, 1, 3, 2, true, 5),
+        ] {
+            let x = random.tensor(DType::F32, &[2, 3, 11]);
+            for (kind, count_padding, power) in [
+                (PoolKind::Max, false, 2),
+                (PoolKind::Average, false, 2),
+                (PoolKind::Average, true, 2),
+                (PoolKind::Lp, false, 1),
+                (PoolKind::Lp, false, 3),
+            ] {
+                let op = Pool {
+                    strides: vec![stride],
+                    dilations: vec![dilation],
+                    before: vec![before],
+                    after: vec![after],
+                    ceil,
+                    count_padding,
+                    power,
+                    ..pool(kind, &[kernel])
+                };
+                let values = floats(&x);
+                let lines = values.chunks(11).flat_map(|line| windows(&op, line, count));
+                let expected: Vec<f64> = lines
+                    .map(|window| {
+                        let inside: Vec<f64> = window.iter().flatten().copied().collect();
+                        let divisor = if count_padding { window.len() } else { inside.len() };
+                        match kind {
+                            PoolKind::Max => inside.into_iter().fold(f64::NEG_INFINITY, f64::max),
+                            PoolKind::Average => inside.iter().sum::<f64>() / divisor as f64,
+                            PoolKind::Lp => {
+                                let power = power as i32;
+                                let sum: f64 = inside.iter().map(|x| x.abs().powi(power)).sum();
+                                sum.powf(1.0 / f64::from(power))
+                            }
+                        }
+                    })
+                    .collect();
+                let expected = tensor_of(DType::F32, &[2, 3, count], &expected);
+                assert_close(&evaluate_one(op, &[x.clone()]), &expected, 4);
+            }
+        }
+    }
+
+    #[test]
+    fn maxima_know_where_they_came_from() {
+        let mut random = Random::new(26);
+        let x = random.tensor(DType::F32, &[2, 2, 5, 4]);
+        for column_major in [false, true] {
+            let op = Pool {
+                strides: vec![2, 1],
+                before: vec![1, 0],
+                indices: true,
+                column_major,
+                ..pool(PoolKind::Max, &[2, 3])
+            };
+            let results = evaluate(op, &[x.clone()]);
+            assert_eq!(results[0].shape(), [2, 2, 3, 2]);
+            for (place, number) in results[1].numbers().enumerate() {
+                let index = number.to_i64().unwrap_or(-1) as usize;
+                let (plane, inside) = (index / 20, index % 20);
+                let (row, column) =
+                    if column_major { (inside % 5, inside / 5) } else { (inside / 4, inside % 4) };
+                assert_eq!(x.get((plane * 5 + row) * 4 + column), results[0].get(place));
+                assert_eq!(plane, place / 6);
+            }
+        }
+    }
+
+    #[test]
+    fn integers_nan_and_padding() {
+        let line = tensor(&[1, 1, 4], &[-3i8, -7, -128, -5]);
+        let op = Pool { before: vec![1], after: vec![1], ..pool(PoolKind::Max, &[2]) };
+        assert_eq!(evaluate_one(op, &[line]), tensor(&[1, 1, 5], &[-3i8, -3, -7, -5, -5]));
+        let line = tensor(&[1, 1, 4], &[1f32, f32::NAN, 2.0, 3.0]);
+        let result = evaluate_one(pool(PoolKind::Max, &[2]), &[line.clone()]);
+        assert!(result.get(0).to_float().is_nan() && result.get(1).to_float().is_nan());
+        assert_eq!(result.get(2).to_float(), 3.0);
+        // Windows over padding alone.
+        let op = Pool { before: vec![2], indices: true, ..pool(PoolKind::Max, &[1]) };
+        let results = evaluate(op.clone(), &[line.clone()]);
+        assert_eq!(results[0].get(0).to_float(), f64::NEG_INFINITY);
+        assert_eq!(results[1].get(0).to_i64(), Some(-1));
+        let op = Pool { kind: PoolKind::Average, indices: false, ..op };
+        assert_eq!(evaluate_one(op, &[line]).get(0).to_float(), 0.0);
+    }
+
+    #[test]
+    fn shapes_and_misfits() {
+        let x = symbolic(DType::F16, &["B", "C", "H", "W"]);
+        let op = Pool { strides: vec![2, 2], ..pool(PoolKind::Average, &[2, 2]) };
+        let half = |s| Dim::symbol(s).floor_div(&Dim::from(2)).unwrap_or(Dim::ZERO);
+        let shape = vec![Dim::symbol("B"), Dim::symbol("C"), half("H"), half("W")];
+        assert_eq!(op.infer(&[x.clone()]), Ok(vec![TensorType::new(DType::F16, shape)]));
+        for wrong in [
+            Pool { indices: true, ..op.clone() },
+            Pool { power: 0, ..op.clone() },
+            Pool { kernel: vec![2], ..op.clone() },
+            Pool { kernel: vec![0, 1], ..op.clone() },
+            Pool { before: vec![-1, 0], ..op.clone() },
+        ] {
+            assert!(wrong.infer(&[x.clone()]).is_err(), "{wrong:?}");
+        }
+        assert!(op.infer(&[symbolic(DType::I32, &["B", "C", "H", "W"])]).is_err());
+        assert!(op.infer(&[TensorType::fixed(DType::F32, &[1, 1, 1, 4])]).is_err());
     }
 }

@@ -165,3 +165,102 @@ impl Sweep<'_> {
         (0..self.kernel[axis] as i64).map(move |k| start + k * dilation)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dims(list: &[&str]) -> Vec<Dim> {
+        list.iter()
+            .map(|w| w.parse().map_or_else(|_| Dim::symbol(w), |d: i64| Dim::from(d)))
+            .collect()
+    }
+
+    #[test]
+    fn windows_are_counted_as_they_are_enumerated() -> Result<(), TypeError> {
+        for extent in 1..=12i64 {
+            for (kernel, stride, dilation, before, after) in [
+                (1, 1, 1, 0, 0),
+                (3, 2, 1, 1, 1),
+                (2, 3, 2, 0, 2),
+                (3, 4, 1, 2, 0),
+                (2, 2, 1, 0, 0),
+            ] {
+                let window = Window {
+                    strides: &[stride],
+                    dilations: &[dilation],
+                    before: &[before],
+                    after: &[after],
+                };
+                let reach = (kernel - 1) * dilation + 1;
+                let starts = (0..).map(|i| i * stride - before);
+                let whole = starts.clone().take_while(|s| s + reach <= extent + after).count();
+                // With `ceil`, one more window where elements are left over, unless it begins in
+                // the padding after the end.
+                let left_over = (extent + before + after - reach).rem_euclid(stride) != 0;
+                let next = whole as i64 * stride - before;
+                let started = starts.take_while(|s| *s < extent).count();
+                let ceil = (whole + usize::from(left_over && next < extent)).min(started);
+                for (expected, mode) in [(whole, false), (ceil, true)] {
+                    let count = window.count(0, &Dim::from(extent), &Dim::from(kernel), mode);
+                    if whole == 0 {
+                        assert!(count.is_err());
+                    } else {
+                        let context = format!("{extent} {kernel} {stride} {dilation} {mode}");
+                        assert_eq!(count?, Dim::from(expected as i64), "{context}");
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn symbolic_counts_hold_for_every_value() -> Result<(), Box<dyn std::error::Error>> {
+        let window = Window { strides: &[2], dilations: &[1], before: &[1], after: &[1] };
+        let (symbol, kernel) = (dims(&["S"]).swap_remove(0), Dim::from(3));
+        for ceil in [false, true] {
+            let count = window.count(0, &symbol, &kernel, ceil)?;
+            for extent in 1..20 {
+                let known = window.count(0, &Dim::from(extent), &kernel, ceil)?;
+                let bindings = [(crate::dim::Symbol::new("S"), extent)].into();
+                assert_eq!(count.evaluate(&bindings).ok(), known.as_constant());
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn taps_lie_under_the_window() {
+        let window =
+            Window { strides: &[2, 1], dilations: &[1, 2], before: &[1, 0], after: &[0, 1] };
+        window.check(2).unwrap_or_else(|error| panic!("{error}"));
+        let sweep = window.sweep(&[3, 4], &[2, 2], &[2, 3]);
+        // Rows -1 and 0, columns 1 and 3; then rows 1 and 2, columns 2 and 4.
+        assert_eq!(sweep.taps(1), [None, None, Some(1), Some(3)]);
+        assert_eq!(sweep.taps(5), [Some(6), None, Some(10), None]);
+        assert_eq!((sweep.padded_taps(1), sweep.padded_taps(5)), (4, 4));
+        let tight = Window { after: &[0, 0], ..window };
+        assert_eq!(tight.sweep(&[3, 4], &[2, 2], &[2, 3]).padded_taps(5), 2);
+    }
+
+    #[test]
+    fn attributes_are_checked() {
+        let window = |stride, dilation, before| -> Result<(), TypeError> {
+            let window = Window {
+                strides: &[stride],
+                dilations: &[dilation],
+                before: &[before],
+                after: &[0],
+            };
+            window.check(1)?;
+            window.check_padding()
+        };
+        assert!(window(1, 1, 0).is_ok());
+        for (stride, dilation, before) in
+            [(0, 1, 0), (1, 0, 0), (-1, 1, 0), (1, 1, -1), (i64::MAX, 1, 0), (1, 1, i64::MAX)]
+        {
+            assert!(window(stride, dilation, before).is_err());
+        }
+    }
+}
