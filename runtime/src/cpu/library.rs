@@ -1,6 +1,6 @@
 //! The CPU's kernels by operator: the only table of them; must never hold a kernel's code.
 
-use super::kernels::{elementwise, gather, movement, reference};
+use super::kernels::{elementwise, gather, matmul, movement, reference};
 use super::program::{Run, Selected, Shapes};
 use membar_ir::kernel::{InPlace, KernelLibrary, KernelSpec};
 use membar_ir::op::Meaning;
@@ -39,6 +39,7 @@ pub(crate) fn select(op: &Op, operands: &[TensorType], outputs: &[TensorType]) -
         Op::Concat(op) => Some(movement::concat(op, operands.len())),
         Op::Append(op) => Some(movement::append(op)),
         Op::Gather(gather) => gather::select(gather, operands).or_else(|| by_meaning(op, operands)),
+        Op::Matmul(matmul) => matmul::select(matmul, operands).or_else(|| by_meaning(op, operands)),
         Op::Iota(_)
         | Op::Dims(_)
         | Op::Pad(_)
@@ -47,7 +48,6 @@ pub(crate) fn select(op: &Op, operands: &[TensorType], outputs: &[TensorType]) -
         | Op::ScatterElements(_)
         | Op::ScatterNd(_)
         | Op::TensorScatter(_)
-        | Op::Matmul(_)
         | Op::Reduce(_)
         | Op::ArgReduce(_)
         | Op::Cumulative(_)

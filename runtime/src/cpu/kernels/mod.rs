@@ -2,6 +2,7 @@
 
 pub(crate) mod elementwise;
 pub(crate) mod gather;
+pub(crate) mod matmul;
 pub(crate) mod movement;
 pub(crate) mod reference;
 
