@@ -79,6 +79,7 @@ mod tests {
     use crate::dtype::DType;
     use crate::ops::Append;
     use crate::testing::{Random, element, evaluate_one, symbolic, tabulate};
+    use std::slice::from_ref;
 
     #[test]
     fn operands_follow_each_other() {
@@ -128,7 +129,7 @@ mod tests {
         assert!(matches!(mismatch, Err(TypeError::Mismatch { .. })));
         let wide = symbolic(DType::F32, &["B", "2", "S", "8"]);
         assert!(matches!(concat.infer(&[past.clone(), wide]), Err(TypeError::DType { .. })));
-        assert!(Concat { axis: Axis(4) }.infer(&[past.clone()]).is_err());
+        assert!(Concat { axis: Axis(4) }.infer(from_ref(&past)).is_err());
         assert!(concat.infer(&[]).is_err());
         assert!(Append { axis: Axis(2) }.infer(&[past, rows.clone(), rows]).is_err());
     }

@@ -262,7 +262,7 @@ mod tests {
         let values = [3.0f32, -1.0, 4.0, 7.0, 2.0];
         assert_eq!(line(op.clone(), &values, &[-1.0, -0.5, 0.0, 0.5, 1.0]), values.map(f64::from));
         // Halfway the weights at a = -0.75 are -3/32, 19/32, 19/32, -3/32.
-        let halfway = (-3.0 * 3.0 + 19.0 * -1.0 + 19.0 * 4.0 - 3.0 * 7.0) / 32.0;
+        let halfway = (-3.0 * 3.0 - 19.0 + 19.0 * 4.0 - 3.0 * 7.0) / 32.0;
         assert_eq!(line(op, &values, &[-0.25]), [halfway]);
     }
 

@@ -139,6 +139,7 @@ mod tests {
     use super::*;
     use crate::dtype::DType;
     use crate::testing::{Random, element, evaluate_one, symbolic, tabulate, tensor};
+    use std::slice::from_ref;
 
     fn pad(mode: PadMode, before: &[i64], after: &[i64]) -> Pad {
         let dims = |list: &[i64]| list.iter().map(|d| Dim::from(*d)).collect();
@@ -153,7 +154,7 @@ mod tests {
             (PadMode::Reflect, [4, 3, 2, 1, 2, 3, 4, 3, 2]),
             (PadMode::Wrap, [2, 3, 4, 1, 2, 3, 4, 1, 2]),
         ] {
-            let padded = evaluate_one(pad(mode, &[3], &[2]), &[x.clone()]);
+            let padded = evaluate_one(pad(mode, &[3], &[2]), from_ref(&x));
             assert_eq!(padded, tensor(&[9], &expected), "{mode:?}");
         }
         let padded = evaluate_one(pad(PadMode::Constant, &[1], &[2]), &[x, tensor(&[], &[9i32])]);
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn amounts_beyond_the_extent_go_back_and_forth() {
         let x = tensor(&[3], &[1i32, 2, 3]);
-        let padded = evaluate_one(pad(PadMode::Reflect, &[5], &[4]), &[x.clone()]);
+        let padded = evaluate_one(pad(PadMode::Reflect, &[5], &[4]), from_ref(&x));
         assert_eq!(padded, tensor(&[12], &[2, 1, 2, 3, 2, 1, 2, 3, 2, 1, 2, 3]));
         let padded = evaluate_one(pad(PadMode::Wrap, &[4], &[5]), &[x]);
         assert_eq!(padded, tensor(&[12], &[3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2]));
@@ -196,9 +197,9 @@ mod tests {
         };
         let sum = Dim::symbol("S") + Dim::symbol("P") + Dim::ONE;
         let expected = TensorType::new(DType::F32, vec![sum, Dim::from(5)]);
-        assert_eq!(op.infer(&[x.clone()]), Ok(vec![expected]));
-        assert!(pad(PadMode::Edge, &[-1, 0], &[0, 0]).infer(&[x.clone()]).is_err());
-        assert!(pad(PadMode::Edge, &[1], &[1]).infer(&[x.clone()]).is_err());
+        assert_eq!(op.infer(from_ref(&x)), Ok(vec![expected]));
+        assert!(pad(PadMode::Edge, &[-1, 0], &[0, 0]).infer(from_ref(&x)).is_err());
+        assert!(pad(PadMode::Edge, &[1], &[1]).infer(from_ref(&x)).is_err());
         assert!(pad(PadMode::Constant, &[1, 0], &[0, 0]).infer(&[x]).is_err());
     }
 }

@@ -244,6 +244,7 @@ mod tests {
     use super::*;
     use crate::testing::{Random, assert_close, evaluate, evaluate_one, floats, symbolic};
     use crate::testing::{tensor, tensor_of};
+    use std::slice::from_ref;
 
     fn pool(kind: PoolKind, kernel: &[i64]) -> Pool {
         let zeros = vec![0; kernel.len()];
@@ -318,7 +319,7 @@ mod tests {
                     })
                     .collect();
                 let expected = tensor_of(DType::F32, &[2, 3, count], &expected);
-                assert_close(&evaluate_one(op, &[x.clone()]), &expected, 4);
+                assert_close(&evaluate_one(op, from_ref(&x)), &expected, 4);
             }
         }
     }
@@ -335,7 +336,7 @@ mod tests {
                 column_major,
                 ..pool(PoolKind::Max, &[2, 3])
             };
-            let results = evaluate(op, &[x.clone()]);
+            let results = evaluate(op, from_ref(&x));
             assert_eq!(results[0].shape(), [2, 2, 3, 2]);
             for (place, number) in results[1].numbers().enumerate() {
                 let index = number.to_i64().unwrap_or(-1) as usize;
@@ -354,12 +355,12 @@ mod tests {
         let op = Pool { before: vec![1], after: vec![1], ..pool(PoolKind::Max, &[2]) };
         assert_eq!(evaluate_one(op, &[line]), tensor(&[1, 1, 5], &[-3i8, -3, -7, -5, -5]));
         let line = tensor(&[1, 1, 4], &[1f32, f32::NAN, 2.0, 3.0]);
-        let result = evaluate_one(pool(PoolKind::Max, &[2]), &[line.clone()]);
+        let result = evaluate_one(pool(PoolKind::Max, &[2]), from_ref(&line));
         assert!(result.get(0).to_float().is_nan() && result.get(1).to_float().is_nan());
         assert_eq!(result.get(2).to_float(), 3.0);
         // Windows over padding alone.
         let op = Pool { before: vec![2], indices: true, ..pool(PoolKind::Max, &[1]) };
-        let results = evaluate(op.clone(), &[line.clone()]);
+        let results = evaluate(op.clone(), from_ref(&line));
         assert_eq!(results[0].get(0).to_float(), f64::NEG_INFINITY);
         assert_eq!(results[1].get(0).to_i64(), Some(-1));
         let op = Pool { kind: PoolKind::Average, indices: false, ..op };
@@ -372,7 +373,7 @@ mod tests {
         let op = Pool { strides: vec![2, 2], ..pool(PoolKind::Average, &[2, 2]) };
         let half = |s| Dim::symbol(s).floor_div(&Dim::from(2)).unwrap_or(Dim::ZERO);
         let shape = vec![Dim::symbol("B"), Dim::symbol("C"), half("H"), half("W")];
-        assert_eq!(op.infer(&[x.clone()]), Ok(vec![TensorType::new(DType::F16, shape)]));
+        assert_eq!(op.infer(from_ref(&x)), Ok(vec![TensorType::new(DType::F16, shape)]));
         for wrong in [
             Pool { indices: true, ..op.clone() },
             Pool { power: 0, ..op.clone() },
@@ -380,7 +381,7 @@ mod tests {
             Pool { kernel: vec![0, 1], ..op.clone() },
             Pool { before: vec![-1, 0], ..op.clone() },
         ] {
-            assert!(wrong.infer(&[x.clone()]).is_err(), "{wrong:?}");
+            assert!(wrong.infer(from_ref(&x)).is_err(), "{wrong:?}");
         }
         assert!(op.infer(&[symbolic(DType::I32, &["B", "C", "H", "W"])]).is_err());
         assert!(op.infer(&[TensorType::fixed(DType::F32, &[1, 1, 1, 4])]).is_err());

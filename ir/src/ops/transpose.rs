@@ -66,6 +66,7 @@ mod tests {
     use super::*;
     use crate::dtype::DType;
     use crate::testing::{Random, element, evaluate_one, symbolic, tabulate};
+    use std::slice::from_ref;
 
     fn transpose(perm: &[usize]) -> Transpose {
         Transpose { perm: perm.iter().map(|axis| Axis::from(*axis)).collect() }
@@ -104,9 +105,9 @@ mod tests {
     fn shapes_are_permuted_and_permutations_checked() {
         let x = symbolic(DType::F16, &["B", "3", "S"]);
         let expected = symbolic(DType::F16, &["S", "B", "3"]);
-        assert_eq!(transpose(&[2, 0, 1]).infer(&[x.clone()]), Ok(vec![expected]));
+        assert_eq!(transpose(&[2, 0, 1]).infer(from_ref(&x)), Ok(vec![expected]));
         for perm in [&[0, 1][..], &[0, 1, 1], &[0, 1, 3], &[0, 1, 2, 3]] {
-            assert!(transpose(perm).infer(&[x.clone()]).is_err(), "{perm:?}");
+            assert!(transpose(perm).infer(from_ref(&x)).is_err(), "{perm:?}");
         }
     }
 }
