@@ -3,7 +3,7 @@
 
 use super::is_identifier;
 use super::print_helpers::UNITS;
-use crate::dim::{Dim, Symbol};
+use crate::dim::{Dim, Monomial, Symbol};
 use crate::dtype::DType;
 use crate::element::Number;
 use crate::types::TensorType;
@@ -46,7 +46,7 @@ impl<'a> Cursor<'a> {
     pub const MAX_DEPTH: u32 = 64;
 
     /// How many terms a dimension, and how many factors a term may have.
-    const MAX_TERMS: u32 = 256;
+    const MAX_TERMS: usize = 256;
 
     /// The start of a text.
     pub fn new(text: &'a str) -> Cursor<'a> {
@@ -436,7 +436,7 @@ impl<'a> Cursor<'a> {
         self.nested(|cursor| {
             let negative = cursor.eat('-');
             let mut sum = cursor.product(negative)?;
-            for _ in 0..Self::MAX_TERMS {
+            loop {
                 if cursor.eat('+') {
                     sum = sum + cursor.product(false)?;
                 } else if !cursor.rest().starts_with("->") && cursor.eat('-') {
@@ -444,8 +444,8 @@ impl<'a> Cursor<'a> {
                 } else {
                     return Ok(sum);
                 }
+                cursor.small(sum.terms().len())?;
             }
-            Err(cursor.error(&format!("a dimension of at most {} terms", Self::MAX_TERMS)))
         })
     }
 
@@ -460,13 +460,26 @@ impl<'a> Cursor<'a> {
             let factor = self.factor()?;
             if negative { -factor } else { factor }
         };
-        for _ in 0..Self::MAX_TERMS {
-            if !self.eat('*') {
-                return Ok(product);
-            }
-            product = product * self.factor()?;
+        while self.eat('*') {
+            let factor = self.factor()?;
+            // A quotient may come out as a sum, so that products of a few can be huge.
+            self.small(product.terms().len().saturating_mul(factor.terms().len()))?;
+            product = product * factor;
+            let degree = |(monomial, _): &(Monomial, i64)| -> usize {
+                monomial.iter().map(|(_, power)| *power as usize).sum()
+            };
+            let degree = product.terms().iter().map(degree).max();
+            self.small(degree.unwrap_or(0))?;
         }
-        Err(self.error(&format!("a product of at most {} factors", Self::MAX_TERMS)))
+        Ok(product)
+    }
+
+    fn small(&mut self, terms: usize) -> Result<(), SyntaxError> {
+        if terms <= Self::MAX_TERMS {
+            return Ok(());
+        }
+        let limit = format!("a dimension of at most {} terms and factors", Self::MAX_TERMS);
+        Err(self.error(&limit))
     }
 
     fn factor(&mut self) -> Result<Dim, SyntaxError> {
@@ -518,7 +531,10 @@ mod tests {
         }
         assert!(Cursor::new("9223372036854775808").dim().is_err());
         assert!(Cursor::new(&"B*".repeat(100_000)).dim().is_err());
-        assert!(Cursor::new(&"B + ".repeat(100_000)).dim().is_err());
+        let sum: String = (0..100_000).map(|i| format!("B{i} + ")).collect();
+        assert!(Cursor::new(&sum).dim().is_err());
+        let quotients: Vec<_> = (0..40).map(|i| format!("floordiv(2*A{i} + 2*B{i}, 2)")).collect();
+        assert!(Cursor::new(&quotients.join("*")).dim().is_err());
     }
 
     #[test]

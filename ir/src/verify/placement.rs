@@ -39,11 +39,10 @@ pub(super) fn check(report: &mut Report<'_>) {
 /// What belongs to a later stage must not be there yet.
 fn nothing_early(report: &mut Report<'_>) {
     let graph = report.graph;
-    if graph.stage < Stage::Scheduled {
-        if !graph.buffers.is_empty() || !graph.orders.is_empty() {
-            let stage = graph.stage.word();
-            report.fault(Entity::Graph, format!("stage {stage} has no buffers and orders yet"));
-        }
+    let planned = !graph.buffers.is_empty() || !graph.orders.is_empty();
+    if graph.stage < Stage::Scheduled && planned {
+        let stage = graph.stage.word();
+        report.fault(Entity::Graph, format!("stage {stage} has no buffers and orders yet"));
     }
     for id in graph.nodes() {
         let node = graph.node(id);
@@ -181,11 +180,9 @@ fn place(report: &mut Report<'_>, id: ValueId, is_weight: bool) {
         }
         (Some(region), false) => region,
     };
-    if let Some(memory) = inside(report, &entity, region) {
-        if value.memory.is_some() && value.memory != Some(memory) {
-            report
-                .fault(entity.clone(), "the region's buffer lies in another memory than the value");
-        }
+    let memory = inside(report, &entity, region);
+    if memory.is_some() && value.memory.is_some() && memory != value.memory {
+        report.fault(entity.clone(), "the region's buffer lies in another memory than the value");
     }
     match needed(value, &graph.symbols) {
         Err(message) => report.fault(entity, message),

@@ -93,11 +93,9 @@ fn nodes(report: &mut Report<'_>) {
                 report.fault(entity.clone(), format!("operand {index} was removed"));
             }
         }
-        if let NodeKind::Input | NodeKind::Weight(_) = &node.kind {
-            if node.outputs().len() != 1 || !node.operands().is_empty() {
-                let message = "an input or weight has one output and no operands";
-                report.fault(entity.clone(), message);
-            }
+        let alone = node.outputs().len() == 1 && node.operands().is_empty();
+        if node.op().is_none() && !alone {
+            report.fault(entity.clone(), "an input or weight has one output and no operands");
         }
         if let NodeKind::Weight(recipe) = &node.kind {
             weight(report, id, recipe);

@@ -23,11 +23,9 @@ pub(super) fn check(report: &mut Report<'_>) {
             }
             NodeKind::Weight(recipe) => {
                 let mut faults = Vec::new();
-                if let [stated] = stated.as_slice() {
-                    if stated != recipe.ty() {
-                        let found = recipe.ty();
-                        faults.push(format!("the recipe makes {found}, the value is {stated}"));
-                    }
+                let made = recipe.ty();
+                for stated in stated.iter().filter(|stated| *stated != made) {
+                    faults.push(format!("the recipe makes {made}, the value is {stated}"));
                 }
                 recipes(recipe, &mut faults);
                 faults
