@@ -305,12 +305,6 @@ impl<'a, 'm> NodeContext<'a, 'm> {
         self.output_slot(index, slot)
     }
 
-    /// Sets a result to a constant.
-    pub(crate) fn output_tensor(&mut self, index: usize, tensor: Tensor) -> Result<(), NodeError> {
-        let slot = self.importer.environment.add_tensor(tensor);
-        self.output_slot(index, slot)
-    }
-
     /// Imports a branch in the scope of this node; its outputs become the node's results.
     pub(crate) fn take_branch(&mut self, branch: &'m GraphDef) -> Result<(), NodeError> {
         self.results = self.importer.branch(branch, self.wanted)?;

@@ -173,15 +173,22 @@ fn least_extent(info: &ValueInfo, axis: usize, all: &[&ValueInfo]) -> i64 {
     if axis > 0 && alike >= 2 { 0 } else { 1 }
 }
 
-/// `None` for a division by zero.
+/// A dimension that may be named by itself, with its range. `None` for a division by zero.
 fn dimension(symbols: &mut Symbols, expression: &DimExpr, range: Range) -> Option<Dim> {
-    let mut pair = |a: &DimExpr, b: &DimExpr| {
-        Some((dimension(symbols, a, range)?, dimension(symbols, b, range)?))
-    };
+    if let DimExpr::Symbol(name) = expression {
+        symbols.declare(name, range, true);
+        return Some(Dim::symbol(name));
+    }
+    part(symbols, expression)
+}
+
+/// A part of an expression, where a symbol may be 0 for all that is known.
+fn part(symbols: &mut Symbols, expression: &DimExpr) -> Option<Dim> {
+    let mut pair = |a: &DimExpr, b: &DimExpr| Some((part(symbols, a)?, part(symbols, b)?));
     Some(match expression {
         DimExpr::Integer(value) => Dim::from(*value),
         DimExpr::Symbol(name) => {
-            symbols.declare(name, range);
+            symbols.declare(name, Range::UNBOUNDED, false);
             Dim::symbol(name)
         }
         DimExpr::Add(a, b) => pair(a, b).map(|(a, b)| a + b)?,

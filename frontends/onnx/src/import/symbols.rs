@@ -28,6 +28,8 @@ struct Declared {
     order: usize,
     /// Whether the model gave no name.
     generated: bool,
+    /// Whether it is by itself a dimension of an input, so that inputs give it a value.
+    plain: bool,
 }
 
 /// An equation that an operator asked for.
@@ -45,9 +47,10 @@ impl fmt::Display for Fact {
 }
 
 impl Symbols {
-    /// Declares a symbol that the model names. A second declaration narrows the range.
-    pub(crate) fn declare(&mut self, name: &str, range: Range) {
-        self.add(Symbol::new(name), range, false);
+    /// Declares a symbol that the model names; `plain` if it is by itself a dimension of an input,
+    /// not a part of an expression. A second declaration narrows the range.
+    pub(crate) fn declare(&mut self, name: &str, range: Range, plain: bool) {
+        self.add(Symbol::new(name), range, false, plain);
     }
 
     /// A symbol for a dimension of which the model says nothing.
@@ -58,13 +61,14 @@ impl Symbols {
             name = format!("{wanted}_{number}");
             number += 1;
         }
-        self.add(Symbol::new(&name), range, true);
+        self.add(Symbol::new(&name), range, true, true);
         Dim::symbol(&name)
     }
 
-    fn add(&mut self, symbol: Symbol, range: Range, generated: bool) {
+    fn add(&mut self, symbol: Symbol, range: Range, generated: bool, plain: bool) {
         let order = self.known.len();
-        self.known.entry(symbol.clone()).or_insert(Declared { order, generated });
+        let new = Declared { order, generated, plain: false };
+        self.known.entry(symbol.clone()).or_insert(new).plain |= plain;
         let narrowed = self.ranges.get(&symbol).map_or(range, |old| narrow(*old, range));
         self.ranges.insert(symbol, narrowed);
     }
@@ -140,8 +144,9 @@ impl Symbols {
 
     /// Makes two dimensions equal by replacing a symbol; false if none can be.
     ///
-    /// Of the symbols that the equation can be solved for, one is taken whose value is a sum (so
-    /// that lower bounds carry over), then one that the model did not name, then the latest.
+    /// Of the symbols that the equation can be solved for, one is taken that inputs do not give,
+    /// then one whose value is a sum (so that lower bounds carry over), then one that the model did
+    /// not name, then the latest.
     pub(crate) fn unify(&mut self, left: &Dim, right: &Dim, node: &str) -> bool {
         let (mut left, mut right) = (left.clone(), right.clone());
         self.resolve(&mut left);
@@ -160,7 +165,9 @@ impl Symbols {
             let subtracts = value.terms().iter().any(|(_, coefficient)| *coefficient < 0);
             let declared = self.known.get(symbol);
             let named = declared.is_some_and(|declared| !declared.generated);
-            (subtracts, named, Reverse(declared.map_or(0, |declared| declared.order)))
+            let plain = declared.is_some_and(|declared| declared.plain);
+            let order = declared.map_or(0, |declared| declared.order);
+            (plain, subtracts, named, Reverse(order))
         });
         match best {
             Some((symbol, value)) => self.replace(symbol, value, node),
@@ -268,7 +275,7 @@ mod tests {
     fn symbols(names: &[&str]) -> Symbols {
         let mut symbols = Symbols::default();
         for name in names {
-            symbols.declare(name, POSITIVE);
+            symbols.declare(name, POSITIVE, true);
         }
         symbols
     }
@@ -299,6 +306,16 @@ mod tests {
     }
 
     #[test]
+    fn symbols_that_no_input_gives_go_first() {
+        let mut symbols = symbols(&["seq", "past"]);
+        symbols.declare("p", Range::UNBOUNDED, false);
+        symbols.declare("s", Range::UNBOUNDED, false);
+        assert!(symbols.unify(&(dim("p") + dim("s")), &(dim("past") + dim("seq")), "n"));
+        assert_eq!(resolved(&symbols, &(dim("p") + dim("s"))), dim("past") + dim("seq"));
+        assert_eq!(resolved(&symbols, &dim("past")), dim("past"));
+    }
+
+    #[test]
     fn products_are_divided_by_what_they_share() {
         let mut symbols = symbols(&["b", "s", "t"]);
         let left = dim("b") * dim("s") * Dim::from(64);
@@ -323,7 +340,7 @@ mod tests {
     #[test]
     fn ranges_decide_comparisons() {
         let mut symbols = symbols(&["seq"]);
-        symbols.declare("past", Range::UNBOUNDED);
+        symbols.declare("past", Range::UNBOUNDED, true);
         let total = dim("past") + dim("seq");
         assert_eq!(symbols.minimum(&dim("seq"), &total), dim("seq"));
         assert_eq!(symbols.maximum(&(dim("seq") - Dim::ONE), &Dim::ZERO), dim("seq") - Dim::ONE);

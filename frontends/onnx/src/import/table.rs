@@ -3,11 +3,11 @@
 
 use super::context::NodeContext;
 use super::fault::NodeError;
-use super::ops::{index, scalar, shape, slice};
+use super::ops::{attention, einsum, index, matmul, norm, reduce, scalar, shape, slice};
 use super::symbols::Symbols;
 use crate::error::shown_domain;
 use crate::model::NodeDef;
-use membar_ir::ops::Scalar;
+use membar_ir::ops::{ArgKind, CumulativeKind, ReduceKind, Scalar};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -39,10 +39,10 @@ pub(crate) fn find(node: &NodeDef) -> Result<&'static OpMapping, String> {
         }
         return Err(format!("is supported in opsets {first} to {last}"));
     }
-    let refused = REFUSED.iter().find(|(domain, op_type, _)| (*domain, *op_type) == name);
+    let refused = REFUSED.iter().find(|(op_type, _)| ("", *op_type) == name);
     Err(match refused {
-        Some((_, _, reason)) => (*reason).to_owned(),
-        None => format!("the domain `{}` has no such operator here", shown_domain(&node.domain)),
+        Some((_, reason)) => (*reason).to_owned(),
+        None => format!("no such operator of `{}` is supported", shown_domain(&node.domain)),
     })
 }
 
@@ -171,18 +171,79 @@ pub(crate) static OPS: &[OpMapping] = &[
     op("TensorScatter", 24, index::tensor_scatter, ""),
     op("TopK", 7, index::top_k, "k computed from shapes and constants"),
     op("Trilu", 14, index::trilu, "k computed from shapes and constants"),
+    // Products.
+    op("Einsum", 12, einsum::einsum, ""),
+    op("Gemm", 7, matmul::gemm, ""),
+    op("MatMul", 7, matmul::matmul, ""),
+    // Reductions and what runs along an axis.
+    op("ArgMax", 7, |cx| reduce::arg(cx, ArgKind::Max), ""),
+    op("ArgMin", 7, |cx| reduce::arg(cx, ArgKind::Min), ""),
+    op("CumProd", 26, |cx| reduce::cumulative(cx, CumulativeKind::Prod), "a constant axis"),
+    op("CumSum", 11, |cx| reduce::cumulative(cx, CumulativeKind::Sum), "a constant axis"),
+    op("Hardmax", 7, reduce::hardmax, ""),
+    op("LogSoftmax", 7, |cx| reduce::softmax(cx, reduce::log_softmax_op), ""),
+    op("ReduceL1", 7, reduce::l1, "constant axes"),
+    op("ReduceL2", 7, |cx| reduce::squares(cx, true), "constant axes, floats"),
+    op("ReduceLogSum", 7, reduce::log_sum, "constant axes, floats"),
+    op("ReduceLogSumExp", 7, reduce::log_sum_exp, "constant axes, floats"),
+    op("ReduceMax", 7, |cx| reduce::simple(cx, ReduceKind::Max, Some(|s, a, b| s.maximum(&a, &b))), "constant axes"),
+    op("ReduceMean", 7, |cx| reduce::simple(cx, ReduceKind::Mean, None), "constant axes"),
+    op("ReduceMin", 7, |cx| reduce::simple(cx, ReduceKind::Min, Some(|s, a, b| s.minimum(&a, &b))), "constant axes"),
+    op("ReduceProd", 7, |cx| reduce::simple(cx, ReduceKind::Prod, Some(|_, a, b| a * b)), "constant axes"),
+    op("ReduceSum", 7, reduce::sum, "constant axes"),
+    op("ReduceSumSquare", 7, |cx| reduce::squares(cx, false), "constant axes"),
+    op("Softmax", 7, |cx| reduce::softmax(cx, reduce::softmax_op), ""),
+    // Normalisations.
+    op("GroupNormalization", 18, norm::group_norm, ""),
+    op("LayerNormalization", 17, norm::layer_norm, ""),
+    op("RMSNormalization", 23, norm::rms_norm, ""),
+    op("SimplifiedLayerNormalization", 7, norm::simplified_layer_norm, "the first result"),
+    // Attention.
+    op("Attention", 23, attention::attention, "a known head size, or a scale"),
+    op("RotaryEmbedding", 23, attention::rotary_embedding, ""),
 ];
 
 const DATA_DEPENDENT: &str = "the shape of its result depends on data";
+const LOOP: &str = "loops are not supported; export the model with the loop unrolled";
+const RECURRENT: &str = "recurrent layers are not supported";
+const SEQUENCE: &str = "sequences and optional values are not supported";
+const STRING: &str = "strings are not supported";
+const RANDOM: &str = "random numbers at run time are not supported";
 
-/// Operators that are refused, each with the reason.
-static REFUSED: &[(&str, &str, &str)] = &[
-    ("", "NonZero", DATA_DEPENDENT),
-    ("", "Unique", DATA_DEPENDENT),
-    ("", "Compress", DATA_DEPENDENT),
-    ("", "NonMaxSuppression", DATA_DEPENDENT),
-    ("", "Loop", "loops are not supported; export the model with the loop unrolled"),
-    ("", "Scan", "loops are not supported; export the model with the loop unrolled"),
+/// Operators of ONNX that are refused, each with the reason.
+static REFUSED: &[(&str, &str)] = &[
+    ("Bernoulli", RANDOM),
+    ("Compress", DATA_DEPENDENT),
+    ("ConcatFromSequence", SEQUENCE),
+    ("GRU", RECURRENT),
+    ("LSTM", RECURRENT),
+    ("Loop", LOOP),
+    ("Multinomial", RANDOM),
+    ("NonMaxSuppression", DATA_DEPENDENT),
+    ("NonZero", DATA_DEPENDENT),
+    ("Optional", SEQUENCE),
+    ("OptionalGetElement", SEQUENCE),
+    ("OptionalHasElement", SEQUENCE),
+    ("RNN", RECURRENT),
+    ("RandomNormal", RANDOM),
+    ("RandomNormalLike", RANDOM),
+    ("RandomUniform", RANDOM),
+    ("RandomUniformLike", RANDOM),
+    ("RegexFullMatch", STRING),
+    ("Scan", LOOP),
+    ("SequenceAt", SEQUENCE),
+    ("SequenceConstruct", SEQUENCE),
+    ("SequenceEmpty", SEQUENCE),
+    ("SequenceErase", SEQUENCE),
+    ("SequenceInsert", SEQUENCE),
+    ("SequenceLength", SEQUENCE),
+    ("SequenceMap", SEQUENCE),
+    ("SplitToSequence", SEQUENCE),
+    ("StringConcat", STRING),
+    ("StringNormalizer", STRING),
+    ("StringSplit", STRING),
+    ("TfIdfVectorizer", STRING),
+    ("Unique", DATA_DEPENDENT),
 ];
 
 #[cfg(test)]
@@ -192,7 +253,7 @@ mod tests {
     #[test]
     fn each_operator_stands_once() {
         let mut names: Vec<_> = OPS.iter().map(|op| (op.domain, op.op_type)).collect();
-        names.extend(REFUSED.iter().map(|(domain, op_type, _)| (*domain, *op_type)));
+        names.extend(REFUSED.iter().map(|(op_type, _)| ("", *op_type)));
         let count = names.len();
         names.sort_unstable();
         names.dedup();
