@@ -3,12 +3,12 @@
 
 use crate::dim::{Bindings, DimError};
 use crate::element::Number;
+use crate::elementwise::elementwise;
 use crate::graph::{Graph, NodeKind, ValueId};
 use crate::mapping::map_file;
-use crate::op::{EvalError, Evaluation, Meaning, ScalarMeaning, TypeError};
+use crate::op::{EvalError, Evaluation, Meaning, TypeError};
 use crate::ops::Op;
 use crate::recipe::{Distribution, Recipe, RecipeNode, Source};
-use crate::scalar;
 use crate::tensor::{Tensor, TensorError};
 use crate::types::{ConcreteType, ShapeError, TensorType};
 use bytes::Bytes;
@@ -191,7 +191,7 @@ impl Interpreter {
         }
         match op.meaning(&types) {
             Meaning::Scalar(meaning) => {
-                Ok(vec![elementwise(&meaning, operands, outputs.swap_remove(0))])
+                Ok(vec![elementwise(&meaning, operands, outputs.swap_remove(0))?])
             }
             Meaning::Primitive(reference) => {
                 let evaluation = Evaluation { operands, outputs: &outputs };
@@ -258,31 +258,6 @@ impl Interpreter {
 pub fn static_type(ty: &ConcreteType) -> TensorType {
     let shape: Vec<i64> = ty.shape.iter().map(|d| *d as i64).collect();
     TensorType::fixed(ty.dtype, &shape)
-}
-
-fn elementwise(meaning: &ScalarMeaning, operands: &[Tensor], ty: ConcreteType) -> Tensor {
-    let dtypes: Vec<_> = operands.iter().map(Tensor::dtype).collect();
-    let strides: Vec<Vec<usize>> =
-        operands.iter().map(|t| broadcast_strides(t.shape(), &ty.shape)).collect();
-    let shape = ty.shape.clone();
-    let mut result = Tensor::zeros(ty);
-    let mut index = vec![0usize; shape.len()];
-    let mut elements = vec![Number::Bool(false); operands.len()];
-    for position in 0..result.elements() {
-        for ((element, operand), strides) in elements.iter_mut().zip(operands).zip(&strides) {
-            *element = operand.get(index.iter().zip(strides).map(|(i, s)| i * s).sum());
-        }
-        let value = scalar::evaluate(&meaning.expr, &elements, &dtypes, meaning.result);
-        result.set(position, value);
-        for axis in (0..shape.len()).rev() {
-            index[axis] += 1;
-            if index[axis] < shape[axis] {
-                break;
-            }
-            index[axis] = 0;
-        }
-    }
-    result
 }
 
 /// Strides, in elements, with which a contiguous tensor of shape `from` is read as if it had

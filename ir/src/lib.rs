@@ -4,6 +4,7 @@ pub mod attribute;
 pub mod dim;
 pub mod dtype;
 pub mod element;
+mod elementwise;
 pub mod graph;
 pub mod interp;
 pub mod kernel;

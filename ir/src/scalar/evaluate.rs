@@ -13,14 +13,17 @@ struct Typed {
 }
 
 /// The value of an expression for one element. `operands` are the elements and `dtypes` their
-/// types; the result is rounded to `result`.
+/// types; the result is rounded as [`round_result`] does.
 ///
-/// Finite results beyond the greatest 8-bit float become it; infinities stay where the type has
-/// them. An operand that is not there counts as NaN; inference excludes it.
+/// An operand that is not there counts as NaN; inference excludes it.
 pub fn evaluate(expr: &Expr, operands: &[Number], dtypes: &[DType], result: DType) -> Number {
-    let number = eval(expr, operands, dtypes).number;
-    // Saturation is for finite values: an infinity stays one in the 8-bit float that has it.
-    number.round_to(result, number.to_float().is_finite())
+    round_result(eval(expr, operands, dtypes).number, result)
+}
+
+/// Rounds a computed value to the type of the result. Finite values beyond the greatest 8-bit
+/// float become it; infinities stay where the type has them.
+pub fn round_result(number: Number, dtype: DType) -> Number {
+    number.round_to(dtype, number.to_float().is_finite())
 }
 
 fn eval(expr: &Expr, operands: &[Number], dtypes: &[DType]) -> Typed {
@@ -77,59 +80,100 @@ pub fn limit(dtype: DType, greatest: bool) -> Number {
 fn unary(function: Unary, a: Typed) -> Typed {
     let dtype = a.dtype.unwrap_or(DType::F64);
     let value = a.number;
-    let exact = |number: Number| typed(number.round_to(dtype, true), dtype);
-    let integral = |f: fn(i128) -> i128| exact(wrap(f(value.to_integer()), dtype));
-    let float = |wide: fn(f64) -> f64, narrow: fn(f32) -> f32| {
-        let x = value.to_float();
-        // f32 functions round once where they are computed in f32, as kernels do.
-        let result = if dtype == DType::F32 { f64::from(narrow(x as f32)) } else { wide(x) };
-        exact(Number::Float(result))
+    let truth = |value: bool| typed(Number::Bool(value), DType::Bool);
+    let integral = |f: fn(i128) -> i128| {
+        typed(wrap(f(value.to_integer()), dtype).round_to(dtype, true), dtype)
     };
-    let is_float = dtype.is_float();
     match function {
-        Unary::Neg if is_float => exact(Number::Float(-value.to_float())),
-        Unary::Neg => integral(|x| -x),
-        Unary::Abs if is_float => exact(Number::Float(value.to_float().abs())),
-        Unary::Abs => integral(i128::abs),
-        Unary::Sign if is_float => {
-            let x = value.to_float();
-            exact(Number::Float(if x > 0.0 {
-                1.0
-            } else if x < 0.0 {
-                -1.0
-            } else {
-                x
-            }))
-        }
-        Unary::Sign => integral(i128::signum),
-        Unary::Floor => float(libm::floor, libm::floorf),
-        Unary::Ceil => float(libm::ceil, libm::ceilf),
-        Unary::Round => float(libm::rint, libm::rintf),
-        Unary::Trunc => float(libm::trunc, libm::truncf),
-        Unary::Sqrt => float(libm::sqrt, libm::sqrtf),
-        Unary::Exp => float(libm::exp, libm::expf),
-        Unary::Expm1 => float(libm::expm1, libm::expm1f),
-        Unary::Log => float(libm::log, libm::logf),
-        Unary::Log1p => float(libm::log1p, libm::log1pf),
-        Unary::Sin => float(libm::sin, libm::sinf),
-        Unary::Cos => float(libm::cos, libm::cosf),
-        Unary::Tan => float(libm::tan, libm::tanf),
-        Unary::Asin => float(libm::asin, libm::asinf),
-        Unary::Acos => float(libm::acos, libm::acosf),
-        Unary::Atan => float(libm::atan, libm::atanf),
-        Unary::Sinh => float(libm::sinh, libm::sinhf),
-        Unary::Cosh => float(libm::cosh, libm::coshf),
-        Unary::Tanh => float(libm::tanh, libm::tanhf),
-        Unary::Asinh => float(libm::asinh, libm::asinhf),
-        Unary::Acosh => float(libm::acosh, libm::acoshf),
-        Unary::Atanh => float(libm::atanh, libm::atanhf),
-        Unary::Erf => float(libm::erf, libm::erff),
-        Unary::IsNan => typed(Number::Bool(value.to_float().is_nan()), DType::Bool),
-        Unary::IsInf => typed(Number::Bool(value.to_float().is_infinite()), DType::Bool),
-        Unary::Not => typed(Number::Bool(!value.to_bool()), DType::Bool),
+        Unary::IsNan => truth(value.to_float().is_nan()),
+        Unary::IsInf => truth(value.to_float().is_infinite()),
+        Unary::Not => truth(!value.to_bool()),
         Unary::BitNot => integral(|x| !x),
+        // f32 functions round once where they are computed in f32, as kernels do.
+        _ if dtype == DType::F32 => {
+            let result = float_unary_f32(function, value.to_float() as f32);
+            typed(Number::Float(result.into()), dtype)
+        }
+        _ if dtype.is_float() => {
+            typed(Number::Float(float_unary_f64(function, value.to_float())), dtype)
+        }
+        Unary::Neg => integral(|x| -x),
+        Unary::Abs => integral(i128::abs),
+        Unary::Sign => integral(i128::signum),
+        // Inference lets the other functions at floats alone.
+        _ => typed(Number::Float(f64::NAN), dtype),
     }
 }
+
+macro_rules! float_unary {
+    ($name:ident, $float:ty, $($function:ident: $path:path),*) => {
+        /// A function from floats to floats; NaN for the others.
+        pub(super) fn $name(function: Unary, x: $float) -> $float {
+            match function {
+                Unary::Neg => -x,
+                Unary::Abs => x.abs(),
+                Unary::Sign if x > 0.0 => 1.0,
+                Unary::Sign if x < 0.0 => -1.0,
+                Unary::Sign => x,
+                $(Unary::$function => $path(x),)*
+                Unary::IsNan | Unary::IsInf | Unary::Not | Unary::BitNot => <$float>::NAN,
+            }
+        }
+    };
+}
+
+float_unary!(
+    float_unary_f64,
+    f64,
+    Floor: libm::floor,
+    Ceil: libm::ceil,
+    Round: libm::rint,
+    Trunc: libm::trunc,
+    Sqrt: libm::sqrt,
+    Exp: libm::exp,
+    Expm1: libm::expm1,
+    Log: libm::log,
+    Log1p: libm::log1p,
+    Sin: libm::sin,
+    Cos: libm::cos,
+    Tan: libm::tan,
+    Asin: libm::asin,
+    Acos: libm::acos,
+    Atan: libm::atan,
+    Sinh: libm::sinh,
+    Cosh: libm::cosh,
+    Tanh: libm::tanh,
+    Asinh: libm::asinh,
+    Acosh: libm::acosh,
+    Atanh: libm::atanh,
+    Erf: libm::erf
+);
+float_unary!(
+    float_unary_f32,
+    f32,
+    Floor: libm::floorf,
+    Ceil: libm::ceilf,
+    Round: libm::rintf,
+    Trunc: libm::truncf,
+    Sqrt: libm::sqrtf,
+    Exp: libm::expf,
+    Expm1: libm::expm1f,
+    Log: libm::logf,
+    Log1p: libm::log1pf,
+    Sin: libm::sinf,
+    Cos: libm::cosf,
+    Tan: libm::tanf,
+    Asin: libm::asinf,
+    Acos: libm::acosf,
+    Atan: libm::atanf,
+    Sinh: libm::sinhf,
+    Cosh: libm::coshf,
+    Tanh: libm::tanhf,
+    Asinh: libm::asinhf,
+    Acosh: libm::acoshf,
+    Atanh: libm::atanhf,
+    Erf: libm::erff
+);
 
 fn binary(function: Binary, a: Typed, b: Typed) -> Typed {
     let (a, b) = unify(a, b);
@@ -149,11 +193,7 @@ fn binary(function: Binary, a: Typed, b: Typed) -> Typed {
         }
         DTypeClass::Bool => {
             let (x, y) = (a.number.to_bool(), b.number.to_bool());
-            Number::Bool(match function {
-                Binary::And | Binary::Min | Binary::Mul | Binary::BitAnd => x && y,
-                Binary::Xor | Binary::BitXor => x != y,
-                _ => x || y,
-            })
+            Number::Bool(truth_binary(function, x, y))
         }
         DTypeClass::Signed | DTypeClass::Unsigned => {
             let value =
@@ -174,11 +214,16 @@ fn wrap(value: i128, dtype: DType) -> Number {
 }
 
 fn compare(function: Binary, a: Number, b: Number) -> bool {
-    use std::cmp::Ordering::{Equal, Greater, Less};
     let ordering = match (a, b) {
         (Number::Float(_), _) | (_, Number::Float(_)) => a.to_float().partial_cmp(&b.to_float()),
         _ => Some(a.to_integer().cmp(&b.to_integer())),
     };
+    holds(function, ordering)
+}
+
+/// Whether a comparison holds for two values in that order; `None`: one is NaN.
+pub(super) fn holds(function: Binary, ordering: Option<std::cmp::Ordering>) -> bool {
+    use std::cmp::Ordering::{Equal, Greater, Less};
     match function {
         Binary::Less => ordering == Some(Less),
         Binary::LessOrEqual => matches!(ordering, Some(Less | Equal)),
@@ -189,9 +234,18 @@ fn compare(function: Binary, a: Number, b: Number) -> bool {
     }
 }
 
+pub(super) fn truth_binary(function: Binary, x: bool, y: bool) -> bool {
+    match function {
+        Binary::And | Binary::Min | Binary::Mul | Binary::BitAnd => x && y,
+        Binary::Xor | Binary::BitXor => x != y,
+        _ => x || y,
+    }
+}
+
 macro_rules! float_binary {
     ($name:ident, $float:ty, $pow:path, $fmod:path) => {
-        fn $name(function: Binary, x: $float, y: $float) -> $float {
+        /// A function of two floats; NaN for those of integers and truth values.
+        pub(super) fn $name(function: Binary, x: $float, y: $float) -> $float {
             match function {
                 Binary::Add => x + y,
                 Binary::Sub => x - y,
