@@ -109,6 +109,10 @@ fn convolve<A: Accumulator>(op: &Conv, evaluation: &Evaluation<'_>, operands: &[
     let mut result = biased(operands.get(2), x_shape[0], features, places);
     let window = op.window();
     let sweep = window.sweep(spatial, kernel, counts);
+    // Where nothing adds up, the shapes of windows and places are backed by no memory.
+    if length == 0 || result.is_empty() {
+        return result;
+    }
     let mut patches = Vec::with_capacity(WINDOWS * length);
     for first in (0..places).step_by(WINDOWS) {
         let last = places.min(first + WINDOWS);
@@ -125,7 +129,7 @@ fn convolve<A: Accumulator>(op: &Conv, evaluation: &Evaluation<'_>, operands: &[
             for feature in feature..feature + group_features {
                 let row = &weights[feature * length..][..length];
                 let results = &mut result[(batch * features + feature) * places..][first..last];
-                for (sum, patch) in results.iter_mut().zip(patches.chunks_exact(length.max(1))) {
+                for (sum, patch) in results.iter_mut().zip(patches.chunks_exact(length)) {
                     *sum = *sum + dot(row, patch);
                 }
             }

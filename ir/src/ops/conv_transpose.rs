@@ -102,6 +102,11 @@ fn evaluate(op: &ConvTranspose, evaluation: &Evaluation<'_>) -> Result<Vec<Tenso
         [counts, spatial, kernel].map(|shape| shape.iter().product::<usize>());
     let (channels, features) = (x_shape[1], ty.shape[1]);
     let (group_features, group_channels) = (weights_shape[1], channels / op.groups as usize);
+    let mut result = biased(operands.get(2), x_shape[0], features, places);
+    // Where nothing adds up, the shape of the window is backed by no memory.
+    if channels == 0 || result.is_empty() {
+        return Ok(vec![store(ty, &result)?]);
+    }
     // The innermost sum is over channels: weights are turned to [M, K…, C / groups].
     let turned: Vec<f64> = (0..features * taps * group_channels)
         .map(|i| {
@@ -112,7 +117,6 @@ fn evaluate(op: &ConvTranspose, evaluation: &Evaluation<'_>) -> Result<Vec<Tenso
             weights[(channel * group_features + feature) * taps + tap]
         })
         .collect();
-    let mut result = biased(operands.get(2), x_shape[0], features, places);
     // Each element of the operand is a window over the result, into which it adds.
     let window = op.window();
     let sweep = window.sweep(spatial, kernel, counts);

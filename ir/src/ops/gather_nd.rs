@@ -48,6 +48,9 @@ fn evaluate(op: &GatherNd, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, E
     let [data, indices] = evaluation.operands else {
         return Err(EvalError::Invalid("gather_nd takes data and indices".to_string()));
     };
+    if evaluation.outputs[0].elements() == 0 {
+        return Ok(vec![Tensor::zeros(evaluation.outputs[0].clone())]);
+    }
     let batch = op.batch_dims as usize;
     let (outer, length) = match indices.shape().split_last() {
         Some((length, outer)) => (outer, *length),

@@ -74,6 +74,16 @@ impl OpDef for GridSample {
         Ok(vec![TensorType::new(x.dtype, shape)])
     }
 
+    fn operations(&self, operands: &[TensorType], outputs: &[TensorType]) -> Dim {
+        let taps: i64 = match self.mode {
+            GridMode::Nearest => return Dim::ZERO,
+            GridMode::Linear => 2,
+            GridMode::Cubic => 4,
+        };
+        let spatial = operands[0].rank().saturating_sub(2) as u32;
+        outputs[0].elements() * Dim::from(2 * taps.saturating_pow(spatial))
+    }
+
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
         Meaning::primitive(self, evaluate)
     }
@@ -87,7 +97,10 @@ fn evaluate(op: &GridSample, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>,
     };
     let ty = &evaluation.outputs[0];
     let spatial = &x.shape()[2..];
-    if spatial.contains(&0) && ty.elements() > 0 {
+    if ty.elements() == 0 {
+        return Ok(vec![Tensor::zeros(ty.clone())]);
+    }
+    if spatial.contains(&0) {
         return Err(EvalError::Invalid("a tensor without elements to sample".to_string()));
     }
     let [area, places] = [spatial, &ty.shape[2..]].map(|s| s.iter().product::<usize>());

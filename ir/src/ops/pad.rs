@@ -81,6 +81,9 @@ fn evaluate(op: &Pad, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalEr
     if op.mode == PadMode::Constant {
         return Ok(vec![surround(x, &evaluation.operands[1], &before, ty)?]);
     }
+    if ty.elements() == 0 {
+        return Ok(vec![Tensor::zeros(ty.clone())]);
+    }
     let mut result = x.clone();
     for (axis, (before, size)) in before.iter().zip(&ty.shape).enumerate() {
         let extent = x.shape()[axis];
@@ -170,6 +173,13 @@ mod tests {
         assert_eq!(padded, tensor(&[12], &[3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2]));
         let padded = evaluate_one(pad(PadMode::Reflect, &[2], &[1]), &[tensor(&[1], &[7i32])]);
         assert_eq!(padded, tensor(&[4], &[7i32; 4]));
+    }
+
+    #[test]
+    fn results_without_elements_cost_nothing() {
+        let x = tensor::<f32>(&[0, 1], &[]);
+        let padded = evaluate_one(pad(PadMode::Edge, &[0, 1 << 40], &[0, 0]), &[x]);
+        assert_eq!(padded.shape(), [0, (1 << 40) + 1]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `pool`: its attributes, inference and meaning; nothing of any other operator.
 
 use super::values::{floats, integers, lowest, store};
-use super::window::{Sweep, Window};
+use super::window::{LIMIT, Sweep, Window};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::movement::{Elements, change, copy_runs};
@@ -75,8 +75,10 @@ impl OpDef for Pool {
         window.check(x.rank() - 2)?;
         window.check_padding()?;
         check::length("kernel", self.kernel.len(), x.rank() - 2)?;
-        if let Some(size) = self.kernel.iter().find(|size| **size < 1) {
-            return Err(TypeError::invalid(format!("a window of {size} elements")));
+        if let Some(size) = self.kernel.iter().find(|size| !(1..=LIMIT).contains(*size)) {
+            return Err(TypeError::invalid(format!(
+                "a window of {size} elements, expected 1..={LIMIT}"
+            )));
         }
         if self.indices && self.kind != PoolKind::Max {
             return Err(TypeError::invalid("indices are a result of `max` alone"));
@@ -154,8 +156,11 @@ fn for_each_window(
     let area: usize = x.shape()[2..].iter().product();
     let windows: usize = ty.shape[2..].iter().product();
     let lines: usize = ty.shape[..2].iter().product();
+    if lines == 0 {
+        return;
+    }
     for window in 0..windows {
-        let taps: Vec<usize> = sweep.taps(window).into_iter().flatten().collect();
+        let taps = sweep.inside(window);
         for line in 0..lines {
             let mut places = taps.iter().map(|tap| line * area + tap);
             visit(line * windows + window, window, &mut places);
@@ -365,6 +370,15 @@ mod tests {
         assert_eq!(results[1].get(0).to_i64(), Some(-1));
         let op = Pool { kind: PoolKind::Average, indices: false, ..op };
         assert_eq!(evaluate_one(op, &[line]).get(0).to_float(), 0.0);
+    }
+
+    #[test]
+    fn windows_may_be_far_larger_than_the_operand() {
+        let x = tensor(&[1, 1, 2], &[1f32, 3.0]);
+        let (huge, half) = (i64::from(i32::MAX), i64::from(i32::MAX) / 2);
+        let op = Pool { before: vec![half], after: vec![half], ..pool(PoolKind::Average, &[huge]) };
+        let result = evaluate_one(op, &[x]);
+        assert_eq!(result, tensor(&[1, 1, 2], &[2f32; 2]));
     }
 
     #[test]

@@ -64,6 +64,8 @@ attribute_words! {
         PytorchHalfPixel = "pytorch_half_pixel",
         /// `i * (in - 1) / (out - 1)`, where `out` is `scale * in` before it is rounded.
         AlignCorners = "align_corners",
+        /// `(i + 0.5) / scale`, of Resize before opset 13.
+        TfHalfPixelForNn = "tf_half_pixel_for_nn",
         /// `i / scale`.
         Asymmetric = "asymmetric",
         /// Over a region of interest, its ends as fractions of `in - 1`.
@@ -107,10 +109,22 @@ impl OpDef for Resize {
             | CoordinateMode::HalfPixelSymmetric
             | CoordinateMode::PytorchHalfPixel
             | CoordinateMode::AlignCorners
+            | CoordinateMode::TfHalfPixelForNn
             | CoordinateMode::Asymmetric => 0,
         };
         check::length("roi", self.roi.len(), bounds)?;
         Ok(vec![TensorType::new(x.dtype, self.sizes.clone())])
+    }
+
+    fn operations(&self, operands: &[TensorType], outputs: &[TensorType]) -> Dim {
+        let taps = match self.mode {
+            ResizeMode::Nearest => return Dim::ZERO,
+            ResizeMode::Linear => 2,
+            ResizeMode::Cubic => 4,
+        };
+        let pairs = operands.iter().flat_map(|x| x.shape.iter().zip(&self.sizes));
+        let resampled = pairs.filter(|(from, to)| from != to).count() as i64;
+        outputs[0].elements() * Dim::from(2 * taps * resampled)
     }
 
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
@@ -120,18 +134,21 @@ impl OpDef for Resize {
 
 fn evaluate(op: &Resize, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
     let (x, ty) = (&evaluation.operands[0], &evaluation.outputs[0]);
+    if ty.elements() == 0 {
+        return Ok(vec![Tensor::zeros(ty.clone())]);
+    }
     let mut lines: Vec<Line> = (0..x.shape().len())
         .map(|axis| Line::new(op, axis, x.shape()[axis], ty.shape[axis]))
         .filter(|line| !line.is_identity())
         .collect();
     for line in &lines {
-        if line.source == 0 && line.size > 0 {
+        if line.source == 0 {
             return Err(EvalError::Invalid(format!(
                 "dimension {} has no elements to sample",
                 line.axis
             )));
         }
-        if op.antialias && line.shrink() < MOST_SHRINKING {
+        if op.antialias && line.shrink() * (line.source as f64) < LEAST_SIZE {
             return Err(EvalError::Invalid(format!(
                 "dimension {} shrinks by {}, too much for antialiasing",
                 line.axis,
@@ -161,8 +178,9 @@ fn evaluate(op: &Resize, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, Eva
     }
 }
 
-/// Antialiasing reads about `4 / shrink` elements for each result.
-const MOST_SHRINKING: f64 = 1.0 / (1 << 20) as f64;
+/// A dimension shrinks to at least one element, before rounding to half of one. The filter widens
+/// as the scale shrinks, so a scale far below that has no use and would cost without bound.
+const LEAST_SIZE: f64 = 0.25;
 
 /// One dimension that is resampled.
 struct Line {
@@ -218,6 +236,7 @@ impl Line {
             CoordinateMode::PytorchHalfPixel if self.size == 1 => 0.0,
             CoordinateMode::PytorchHalfPixel => half_pixel(),
             CoordinateMode::AlignCorners => along(n - 1.0),
+            CoordinateMode::TfHalfPixelForNn => unscaled(i + 0.5),
             CoordinateMode::Asymmetric => unscaled(i),
             CoordinateMode::TfCropAndResize => {
                 let (start, end) = self.region.unwrap_or((0.0, 1.0));
@@ -366,6 +385,8 @@ mod tests {
         assert_eq!(line(linear(CoordinateMode::HalfPixelSymmetric), &ramp), half_pixel);
         let asymmetric = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.0];
         assert_eq!(line(linear(CoordinateMode::Asymmetric), &ramp), asymmetric);
+        let later = [0.25, 0.75, 1.25, 1.75, 2.25, 2.75, 3.0, 3.0];
+        assert_eq!(line(linear(CoordinateMode::TfHalfPixelForNn), &ramp), later);
         let op = resize(ResizeMode::Linear, CoordinateMode::AlignCorners, &[7]);
         assert_eq!(line(op, &ramp), [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0]);
         let op = resize(ResizeMode::Linear, CoordinateMode::PytorchHalfPixel, &[1]);

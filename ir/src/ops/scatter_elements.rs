@@ -1,6 +1,7 @@
 //! `scatter_elements`: its attributes, inference and meaning; nothing of any other operator.
 
 use super::gather_elements::element_places;
+use crate::dim::Dim;
 use crate::element::Number;
 use crate::movement::{Elements, change, copy_runs};
 use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
@@ -53,6 +54,10 @@ impl OpDef for ScatterElements {
         Ok(vec![data.clone()])
     }
 
+    fn operations(&self, operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        self.reduction.operations(operands)
+    }
+
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
         Meaning::primitive(self, evaluate)
     }
@@ -93,6 +98,17 @@ pub(super) fn scatter(
 }
 
 impl ScatterReduction {
+    /// Arithmetic operations of a scatter of operand 2: one for each update that is not a copy.
+    pub(super) fn operations(self, operands: &[TensorType]) -> Dim {
+        match self {
+            ScatterReduction::Replace => Dim::ZERO,
+            ScatterReduction::Add
+            | ScatterReduction::Mul
+            | ScatterReduction::Max
+            | ScatterReduction::Min => operands.get(2).map_or(Dim::ZERO, TensorType::elements),
+        }
+    }
+
     /// The element after an update. Integers wrap around; the greater and the lesser of anything
     /// and NaN is NaN.
     fn combine(self, old: Number, new: Number) -> Number {

@@ -36,6 +36,10 @@ impl OpDef for ScatterNd {
         Ok(vec![data.clone()])
     }
 
+    fn operations(&self, operands: &[TensorType], _outputs: &[TensorType]) -> Dim {
+        self.reduction.operations(operands)
+    }
+
     fn meaning(&self, _operands: &[TensorType]) -> Meaning {
         Meaning::primitive(self, evaluate)
     }
@@ -45,6 +49,9 @@ fn evaluate(op: &ScatterNd, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, 
     let [data, indices, updates] = evaluation.operands else {
         return Err(EvalError::Invalid("scatter_nd takes three operands".to_string()));
     };
+    if updates.elements() == 0 {
+        return Ok(vec![data.clone()]);
+    }
     let (outer, length) = match indices.shape().split_last() {
         Some((length, outer)) => (outer, *length),
         None => return Err(EvalError::Invalid("scatter_nd indices of rank 0".to_string())),

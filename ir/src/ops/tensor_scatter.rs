@@ -66,6 +66,9 @@ impl OpDef for TensorScatter {
 
 fn evaluate(op: &TensorScatter, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
     let (cache, update) = (&evaluation.operands[0], &evaluation.operands[1]);
+    if update.elements() == 0 {
+        return Ok(vec![cache.clone()]);
+    }
     let axis = op.axis.index();
     let capacity = cache.shape()[axis];
     let rows = update.shape()[axis];

@@ -16,8 +16,8 @@ pub(super) struct Window<'a> {
     pub after: &'a [i64],
 }
 
-/// The greatest stride, dilation or amount of padding, so that places cannot overflow.
-const LIMIT: i64 = i32::MAX as i64;
+/// The greatest stride, dilation, size of a window or amount of padding, so that places cannot overflow.
+pub(super) const LIMIT: i64 = i32::MAX as i64;
 
 impl<'a> Window<'a> {
     /// Every list has an item for each of `spatial` dimensions, and strides and dilations advance.
@@ -137,16 +137,38 @@ impl Sweep<'_> {
         taps
     }
 
+    /// The places of [`Sweep::taps`] that are not in the padding. A window may be far larger than
+    /// what lies beneath it, so its other elements are never enumerated.
+    pub fn inside(&self, window: usize) -> Vec<usize> {
+        let mut places = vec![0];
+        for (axis, start) in self.starts(window).into_iter().enumerate() {
+            let extent = self.extents[axis];
+            let dilation = self.dilations[axis];
+            let covered = self.covered(axis, start, 0, extent as i64);
+            let extended = places.iter().flat_map(|place| {
+                let coordinates = covered.clone().map(move |k| (start + k * dilation) as usize);
+                coordinates.map(move |at| place * extent + at)
+            });
+            places = extended.collect();
+        }
+        places
+    }
+
     /// How many elements of the window at its `window`-th place lie over the dimensions or their
     /// padding.
     pub fn padded_taps(&self, window: usize) -> usize {
-        let inside = |(axis, start): (usize, i64)| {
+        let covered = |(axis, start): (usize, i64)| {
             let end = self.extents[axis] as i64 + self.after[axis];
-            self.coordinates(axis, start)
-                .filter(|at| (-self.before[axis]..end).contains(at))
-                .count()
+            self.covered(axis, start, -self.before[axis], end).count()
         };
-        self.starts(window).into_iter().enumerate().map(inside).product()
+        self.starts(window).into_iter().enumerate().map(covered).product()
+    }
+
+    /// The elements of a window that begins at `start` whose coordinates are in `least..end`.
+    fn covered(&self, axis: usize, start: i64, least: i64, end: i64) -> std::ops::Range<i64> {
+        let dilation = self.dilations[axis];
+        let first_at = |coordinate: i64| (coordinate - start + dilation - 1).div_euclid(dilation);
+        first_at(least).max(0)..first_at(end).min(self.kernel[axis] as i64)
     }
 
     /// The coordinates of a window's first element.
@@ -236,12 +258,34 @@ mod tests {
             Window { strides: &[2, 1], dilations: &[1, 2], before: &[1, 0], after: &[0, 1] };
         window.check(2).unwrap_or_else(|error| panic!("{error}"));
         let sweep = window.sweep(&[3, 4], &[2, 2], &[2, 3]);
+        assert_eq!((sweep.inside(1), sweep.inside(5)), (vec![1, 3], vec![6, 10]));
         // Rows -1 and 0, columns 1 and 3; then rows 1 and 2, columns 2 and 4.
         assert_eq!(sweep.taps(1), [None, None, Some(1), Some(3)]);
         assert_eq!(sweep.taps(5), [Some(6), None, Some(10), None]);
         assert_eq!((sweep.padded_taps(1), sweep.padded_taps(5)), (4, 4));
         let tight = Window { after: &[0, 0], ..window };
         assert_eq!(tight.sweep(&[3, 4], &[2, 2], &[2, 3]).padded_taps(5), 2);
+    }
+
+    #[test]
+    fn places_inside_are_the_taps_that_are_not_padding() {
+        for (stride, dilation, before, after) in [(1, 1, 0, 0), (2, 3, 4, 1), (3, 2, 5, 6)] {
+            let window = Window {
+                strides: &[stride, 1],
+                dilations: &[1, dilation],
+                before: &[before, 1],
+                after: &[after, 2],
+            };
+            let counts = [(7 + before + after - 3) as usize / stride as usize + 1, 2];
+            let sweep = window.sweep(&[7, 5], &[3, 2], &counts);
+            for place in 0..counts[0] * counts[1] {
+                let taps: Vec<usize> = sweep.taps(place).into_iter().flatten().collect();
+                assert_eq!(sweep.inside(place), taps);
+            }
+        }
+        let window =
+            Window { strides: &[1], dilations: &[LIMIT], before: &[LIMIT], after: &[LIMIT] };
+        assert_eq!(window.sweep(&[3], &[usize::MAX >> 34], &[9]).inside(0), [0]);
     }
 
     #[test]
