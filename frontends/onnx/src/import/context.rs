@@ -5,6 +5,7 @@ use super::branch::Importer;
 use super::constants::WeightRole;
 use super::environment::Slot;
 use super::fault::NodeError;
+use super::symbols::is_excessive;
 use crate::attributes::FromAttribute;
 use crate::model::{GraphDef, NodeDef};
 use crate::tensors::TensorDef;
@@ -291,6 +292,9 @@ impl<'a, 'm> NodeContext<'a, 'm> {
         scalar: bool,
         dims: Vec<Dim>,
     ) -> Result<(), NodeError> {
+        if dims.iter().any(is_excessive) {
+            return Err(NodeError::new("a dimension of too many terms"));
+        }
         let slot = self.importer.environment.add_dims(dtype, scalar, dims);
         self.output_slot(index, slot)
     }

@@ -4,7 +4,7 @@
 use super::ImportOptions;
 use super::constants::{self, LITERAL_LIMIT, WeightRole};
 use super::fault::NodeError;
-use super::symbols::Symbols;
+use super::symbols::{Symbols, is_excessive};
 use crate::error::ImportError;
 use crate::model::Model;
 use crate::tensors::TensorDef;
@@ -250,7 +250,7 @@ impl<'m> Environment<'m> {
                 return Ok(folded);
             }
             match self.graph.add_op(op.clone(), operands) {
-                Ok(node) => return Ok(self.finish(node, origin)),
+                Ok(node) => return self.finish(node, origin, &op),
                 Err(TypeError::Mismatch { left, right, what }) => {
                     if !self.symbols.unify(&left, &right, origin) {
                         let explanation = self.symbols.explain(&left, &right);
@@ -268,10 +268,25 @@ impl<'m> Environment<'m> {
         Err(NodeError::new(format!("the shapes of `{op}` contradict each other")))
     }
 
-    fn finish(&mut self, node: NodeId, origin: &Arc<str>) -> Vec<ValueId> {
+    fn finish(
+        &mut self,
+        node: NodeId,
+        origin: &Arc<str>,
+        op: &Op,
+    ) -> Result<Vec<ValueId>, NodeError> {
         let node = self.graph.node_mut(node);
         node.origin.push(origin.clone());
-        node.outputs().to_vec()
+        let results = node.outputs().to_vec();
+        for result in &results {
+            let ty = self.graph.ty(*result);
+            let negative = |dim: &Dim| dim.as_constant().is_some_and(|extent| extent < 0);
+            if ty.shape.iter().any(|dim| negative(dim) || is_excessive(dim)) {
+                let shape = ty.shape.iter().map(abbreviated).collect::<Vec<_>>().join(", ");
+                let op = op.mnemonic();
+                return Err(NodeError::new(format!("`{op}` to the impossible shape [{shape}]")));
+            }
+        }
+        Ok(results)
     }
 
     /// Evaluates an operator whose operands are small constants, if its results are small too.
@@ -298,6 +313,11 @@ impl<'m> Environment<'m> {
         let results = self.interpreter.evaluate(op, &literals).ok()?;
         Some(results.into_iter().map(|tensor| self.literal(tensor)).collect())
     }
+}
+
+/// A dimension for a message, however long it is.
+fn abbreviated(dim: &Dim) -> String {
+    if is_excessive(dim) { "…".to_owned() } else { dim.to_string() }
 }
 
 /// The elements as dimensions, of a small tensor of signed integers or truth values of rank 0

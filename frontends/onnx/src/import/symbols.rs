@@ -214,6 +214,31 @@ impl Symbols {
     }
 }
 
+/// Whether a dimension has grown beyond what any model needs. Files are not trusted: squaring a
+/// symbol in a row of nodes would otherwise fill memory, and nesting quotients the stack.
+pub(crate) fn is_excessive(dim: &Dim) -> bool {
+    fn within(dim: &Dim, depth: u32, budget: &mut u32) -> bool {
+        if dim.as_constant().is_some() {
+            return true;
+        }
+        depth < 48
+            && dim.terms().iter().flat_map(|(monomial, _)| monomial).all(|(atom, power)| {
+                *budget = budget.saturating_sub(*power);
+                *budget > 0
+                    && match atom {
+                        Atom::Symbol(_) => true,
+                        Atom::FloorDiv(a, b)
+                        | Atom::Mod(a, b)
+                        | Atom::Min(a, b)
+                        | Atom::Max(a, b) => {
+                            within(a, depth + 1, budget) && within(b, depth + 1, budget)
+                        }
+                    }
+            })
+    }
+    !within(dim, 0, &mut 1000)
+}
+
 fn narrow(a: Range, b: Range) -> Range {
     let hi = match (a.hi, b.hi) {
         (Some(x), Some(y)) => Some(x.min(y)),

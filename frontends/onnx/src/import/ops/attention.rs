@@ -22,6 +22,9 @@ pub(crate) fn split_heads(
     let [batch, sequence, hidden] = shape.as_slice() else {
         return Err(NodeError::new(format!("a tensor of rank {}; 3 is expected", shape.len())));
     };
+    if heads < 1 {
+        return Err(NodeError::new(format!("{heads} heads")));
+    }
     let heads = Dim::from(heads);
     let size = hidden
         .exact_div(&heads)

@@ -7,6 +7,7 @@ use crate::import::environment::DIMS_LIMIT;
 use crate::import::fault::NodeError;
 use crate::import::symbols::Symbols;
 use membar_ir::attribute::Float;
+use membar_ir::dtype::DTypeClass;
 use membar_ir::ops::{GeluForm, Scalar};
 use membar_ir::{DType, Dim, ValueId};
 
@@ -327,8 +328,8 @@ pub(crate) fn pow(cx: &mut NodeContext<'_, '_>) -> Outcome {
 /// `Mod`: with the sign of the divisor, or of the dividend where `fmod` is set.
 pub(crate) fn modulo(cx: &mut NodeContext<'_, '_>) -> Outcome {
     let fmod = cx.flag("fmod", false)?;
-    if !fmod && cx.ty(0)?.dtype.is_float() {
-        return Err(NodeError::new("floats need `fmod` = 1"));
+    if !fmod && cx.opset() < 28 && cx.ty(0)?.dtype.is_float() {
+        return Err(NodeError::new("floats need `fmod` = 1 before opset 28"));
     }
     let scalar = if fmod { Scalar::TruncMod } else { Scalar::FloorMod };
     let done = on_dims(cx, None, |symbols, dims| match dims {
@@ -367,11 +368,24 @@ pub(crate) fn clip(cx: &mut NodeContext<'_, '_>) -> Outcome {
     cx.output(0, result)
 }
 
-/// `BitShift`.
+/// `BitShift`. Signed numbers keep their sign to the right, by however many bits they go.
 pub(crate) fn bit_shift(cx: &mut NodeContext<'_, '_>) -> Outcome {
     match cx.required::<&str>("direction")? {
         "LEFT" => binary(cx, Scalar::ShiftLeft),
-        "RIGHT" => binary(cx, Scalar::ShiftRight),
+        "RIGHT" => {
+            let (x, mut bits) = (cx.operand(0)?, cx.operand(1)?);
+            let dtype = cx.type_of(x).dtype;
+            if dtype.class() == DTypeClass::Signed {
+                let zero = cx.scalar(dtype, 0.0)?;
+                let most = cx.scalar(dtype, f64::from(dtype.bits() - 1))?;
+                let negative = cx.emit(Scalar::Less, &[bits, zero])?;
+                let far = cx.emit(Scalar::Greater, &[bits, most])?;
+                let all = cx.emit(Scalar::Or, &[negative, far])?;
+                bits = cx.emit(Scalar::Select, &[all, most, bits])?;
+            }
+            let result = cx.emit(Scalar::ShiftRight, &[x, bits])?;
+            cx.output(0, result)
+        }
         other => Err(NodeError::new(format!("direction `{other}`"))),
     }
 }

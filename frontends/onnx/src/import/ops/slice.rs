@@ -172,6 +172,9 @@ pub(crate) fn split(cx: &mut NodeContext<'_, '_>) -> Outcome {
         let found = sizes.len();
         return Err(NodeError::new(format!("{found} sizes for {outputs} results")));
     }
+    if let Some(negative) = sizes.iter().find(|size| size.as_constant().is_some_and(|n| n < 0)) {
+        return Err(NodeError::new(format!("a part of size {negative}")));
+    }
     let total: Dim = sizes.iter().cloned().sum();
     cx.unify(&total, extent, "the sizes and the dimension that is split")?;
     let dims = cx.known_dims(0);
