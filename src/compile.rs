@@ -5,6 +5,7 @@ use membar_ir::dim::{Range, Symbol};
 use membar_ir::graph::{Graph, Stage};
 use membar_ir::pass::{Changed, Pass, PassContext, PassError, PassOptions, StateOption};
 use membar_ir::topology::Topology;
+use membar_ir::verify::{Depth, VerifyErrors, verify};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,8 @@ pub struct CompileOptions {
     pub stop_after: Option<String>,
     /// Passes to leave out.
     pub skip: Vec<String>,
+    /// Whether every check runs after each pass, not the cheap ones alone.
+    pub verify: bool,
 }
 
 impl Default for CompileOptions {
@@ -50,6 +53,7 @@ impl Default for CompileOptions {
             dump_ir: None,
             stop_after: None,
             skip: Vec::new(),
+            verify: false,
         }
     }
 }
@@ -99,6 +103,17 @@ pub enum CompileError {
         /// What is wrong.
         error: PassError,
     },
+    /// A pass made a graph in which something does not hold: a defect of the pass.
+    #[error("after {pass}: {errors}")]
+    Verify {
+        /// The pass.
+        pass: &'static str,
+        /// What does not hold.
+        errors: VerifyErrors,
+    },
+    /// What was given to compile is wrong before any pass.
+    #[error(transparent)]
+    Graph(VerifyErrors),
     /// A pass was left out that a later one needs.
     #[error(
         "{pass}: it takes a graph at stage {}, but this one is at stage {}: \
@@ -169,6 +184,8 @@ pub fn compile_with(
         std::fs::create_dir_all(folder).map_err(failed)?;
         dump(folder, 0, "input", &graph)?;
     }
+    let depth = if options.verify { Depth::Full } else { Depth::Cheap };
+    verify(&graph, depth).map_err(CompileError::Graph)?;
     let start = graph.stage;
     let mut reports = Vec::new();
     for (index, pass) in passes().enumerate() {
@@ -180,6 +197,8 @@ pub fn compile_with(
                 if let Some(folder) = &options.dump_ir {
                     dump(folder, index + 1, pass.name, &graph)?;
                 }
+                verify(&graph, depth)
+                    .map_err(|errors| CompileError::Verify { pass: pass.name, errors })?;
             }
             observe(&report, &graph);
             reports.push(report);

@@ -8,9 +8,7 @@ use crate::recipe::Recipe;
 use crate::schedule::{Buffer, BufferId, Layout, Order, Region};
 use crate::topology::{DeviceId, MemoryId, Topology};
 use crate::types::TensorType;
-use petgraph::Direction;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
-use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
@@ -101,6 +99,8 @@ pub struct Node {
     /// any.
     pub workspace: Option<Region>,
     operands: Vec<ValueId>,
+    /// Where each operand's use stands among the uses of its value.
+    places: Vec<u32>,
     outputs: Vec<ValueId>,
     /// When it was created, or when the node in whose place it stands was. Handles do not tell:
     /// those of removed nodes are given out again.
@@ -145,6 +145,8 @@ pub struct Value {
     output: u32,
     /// How many outputs of the graph it is.
     graph_outputs: u32,
+    /// Its readers, in no order.
+    uses: Vec<Use>,
 }
 
 impl Value {
@@ -166,13 +168,6 @@ pub struct Use {
     pub node: NodeId,
     /// Which of its operands.
     pub operand: u32,
-}
-
-/// What the petgraph edge from producer to reader carries.
-#[derive(Clone, Copy, Debug)]
-struct Edge {
-    value: ValueId,
-    operand: u32,
 }
 
 /// An output of the graph.
@@ -231,7 +226,9 @@ pub struct Graph {
     /// Every node in execution order, the inputs first and as listed; empty until `schedule` has
     /// chosen one.
     pub schedule: Vec<NodeId>,
-    nodes: StableDiGraph<Node, Edge, u32>,
+    /// Petgraph keeps the nodes and their handles. The edges stand at the values, since petgraph
+    /// removes one in a time that grows with the degree of its ends.
+    nodes: StableDiGraph<Node, (), u32>,
     values: Vec<Option<Value>>,
     inputs: Vec<ValueId>,
     outputs: Vec<Output>,
@@ -318,6 +315,7 @@ impl Graph {
             origin: Vec::new(),
             workspace: None,
             operands: operands.to_vec(),
+            places: vec![0; operands.len()],
             outputs: Vec::new(),
             sequence: self.created,
         }));
@@ -335,6 +333,7 @@ impl Graph {
                 producer: id,
                 output: output as u32,
                 graph_outputs: 0,
+                uses: Vec::new(),
             }));
             ValueId((self.values.len() - 1) as u32)
         });
@@ -344,8 +343,22 @@ impl Graph {
     }
 
     fn connect(&mut self, node: NodeId, operand: u32, value: ValueId) {
-        let producer = self.value(value).producer;
-        self.nodes.add_edge(producer.0, node.0, Edge { value, operand });
+        let uses = &mut self.value_mut(value).uses;
+        let place = uses.len() as u32;
+        uses.push(Use { node, operand });
+        let node = &mut self.nodes[node.0];
+        node.operands[operand as usize] = value;
+        node.places[operand as usize] = place;
+    }
+
+    fn disconnect(&mut self, node: NodeId, operand: u32) {
+        let reader = &self.nodes[node.0];
+        let (value, place) = (reader.operands[operand as usize], reader.places[operand as usize]);
+        let uses = &mut self.value_mut(value).uses;
+        uses.swap_remove(place as usize);
+        if let Some(moved) = uses.get(place as usize).copied() {
+            self.nodes[moved.node.0].places[moved.operand as usize] = place;
+        }
     }
 
     /// A node.
@@ -467,14 +480,14 @@ impl Graph {
 
     /// The places where a value is read, sorted; graph outputs are not among them.
     pub fn users(&self, id: ValueId) -> Vec<Use> {
-        let producer = self.value(id).producer;
-        let edges = self.nodes.edges_directed(producer.0, Direction::Outgoing);
-        let mut users: Vec<Use> = edges
-            .filter(|edge| edge.weight().value == id)
-            .map(|edge| Use { node: NodeId(edge.target()), operand: edge.weight().operand })
-            .collect();
-        users.sort();
+        let mut users = self.value(id).uses.clone();
+        users.sort_unstable();
         users
+    }
+
+    /// Whether an operator reads a value.
+    pub fn is_read(&self, id: ValueId) -> bool {
+        !self.value(id).uses.is_empty()
     }
 
     /// Whether a value is an output of the graph.
@@ -484,34 +497,26 @@ impl Graph {
 
     /// Makes a node read these values in place of all that it read.
     pub fn set_operands(&mut self, node: NodeId, operands: &[ValueId]) {
-        let edges = self.nodes.edges_directed(node.0, Direction::Incoming);
-        let old: Vec<_> = edges.map(|edge| edge.id()).collect();
-        for edge in old {
-            self.nodes.remove_edge(edge);
+        for index in 0..self.nodes[node.0].operands.len() {
+            self.disconnect(node, index as u32);
         }
+        self.nodes[node.0].operands = operands.to_vec();
+        self.nodes[node.0].places = vec![0; operands.len()];
         for (index, value) in operands.iter().enumerate() {
             self.connect(node, index as u32, *value);
         }
-        self.nodes[node.0].operands = operands.to_vec();
     }
 
     /// Makes a node read another value.
     pub fn set_operand(&mut self, node: NodeId, operand: usize, value: ValueId) {
-        let edges = self.nodes.edges_directed(node.0, Direction::Incoming);
-        let old = edges.filter(|edge| edge.weight().operand as usize == operand).map(|e| e.id());
-        let old: Vec<_> = old.collect();
-        for edge in old {
-            self.nodes.remove_edge(edge);
-        }
+        self.disconnect(node, operand as u32);
         self.connect(node, operand as u32, value);
-        self.nodes[node.0].operands[operand] = value;
     }
 
     /// Makes all readers of `old`, graph outputs and states too, read `new`.
     pub fn replace_uses(&mut self, old: ValueId, new: ValueId) {
-        // The latest edge is the first of petgraph's list, so that removing it takes constant time.
-        for user in self.users(old).into_iter().rev() {
-            self.set_operand(user.node, user.operand as usize, new);
+        for user in std::mem::take(&mut self.value_mut(old).uses) {
+            self.connect(user.node, user.operand, new);
         }
         let moved = std::mem::take(&mut self.value_mut(old).graph_outputs);
         if moved > 0 {
@@ -525,10 +530,12 @@ impl Graph {
     /// Removes a node whose values nobody reads. Returns whether it was removed: a node that is
     /// still read, or makes an output, stays. An input is taken from the list of inputs.
     pub fn remove_node(&mut self, id: NodeId) -> bool {
-        let read = self.nodes.edges_directed(id.0, Direction::Outgoing).next().is_some();
         let outputs = self.nodes[id.0].outputs.clone();
-        if read || outputs.iter().any(|value| self.is_output(*value)) {
+        if outputs.iter().any(|value| self.is_read(*value) || self.is_output(*value)) {
             return false;
+        }
+        for operand in 0..self.nodes[id.0].operands.len() {
+            self.disconnect(id, operand as u32);
         }
         if self.nodes[id.0].kind == NodeKind::Input {
             self.inputs.retain(|input| !outputs.contains(input));
@@ -554,8 +561,8 @@ impl Graph {
     pub fn try_topological_order(&self) -> Option<Vec<NodeId>> {
         let mut waiting =
             vec![0u32; self.nodes.node_indices().next_back().map_or(0, |n| n.index() + 1)];
-        for edge in self.nodes.edge_references() {
-            waiting[edge.target().index()] += 1;
+        for node in self.nodes.node_indices() {
+            waiting[node.index()] = self.nodes[node].operands.len() as u32;
         }
         let key = |node: NodeIndex<u32>| Reverse((self.nodes[node].sequence, node));
         let mut ready: BinaryHeap<Reverse<(u64, NodeIndex<u32>)>> =
@@ -563,11 +570,12 @@ impl Graph {
         let mut order = Vec::with_capacity(self.nodes.node_count());
         while let Some(Reverse((_, node))) = ready.pop() {
             order.push(NodeId(node));
-            for edge in self.nodes.edges_directed(node, Direction::Outgoing) {
-                let count = &mut waiting[edge.target().index()];
+            let outputs = self.nodes[node].outputs.iter();
+            for user in outputs.flat_map(|value| &self.value(*value).uses) {
+                let count = &mut waiting[user.node.index()];
                 *count -= 1;
                 if *count == 0 {
-                    ready.push(key(edge.target()));
+                    ready.push(key(user.node.0));
                 }
             }
         }

@@ -1,6 +1,10 @@
 //! What the tests of every crate share: seeded random tensors and numeric comparison. Never used
 //! by the product.
 
+mod random_graph;
+
+pub use random_graph::{random_graph, random_inputs};
+
 use crate::dim::Dim;
 use crate::dtype::{DType, DTypeClass};
 use crate::element::{Element, Number};

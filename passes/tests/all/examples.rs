@@ -1,11 +1,9 @@
 //! The graphs in the documentation of passes: the first becomes the second; never one that the
 //! documentation does not show.
 
-mod support;
-
+use crate::support::{TestLibrary, context, graph, run};
 use membar_ir::dim::{Range, Symbol};
 use membar_ir::pass::{PassOptions, StateOption};
-use support::{TestLibrary, context, graph, run};
 
 /// Runs a pass on the first graph of its documentation and compares with the second.
 fn check(name: &str, source: &str, options: PassOptions, library: TestLibrary) {
@@ -48,7 +46,7 @@ fn examples(source: &str) -> Vec<String> {
 
 macro_rules! source {
     ($path:literal) => {
-        include_str!(concat!("../src/", $path, ".rs"))
+        include_str!(concat!("../../src/", $path, ".rs"))
     };
 }
 

@@ -1,13 +1,15 @@
 //! What tests of passes share: a kernel library, contexts, and running one pass; never an expected
 //! result.
 
-use membar_ir::graph::Graph;
+use membar_ir::dim::Dim;
+use membar_ir::graph::{Graph, Stage};
 use membar_ir::kernel::{InPlace, KernelLibrary, KernelSpec};
 use membar_ir::ops::Op;
 use membar_ir::pass::{Changed, Pass, PassContext, PassError, PassOptions};
 use membar_ir::text::{check_laws, parse_with_topology};
-use membar_ir::topology::Topology;
+use membar_ir::topology::{DeviceId, Topology};
 use membar_ir::types::TensorType;
+use membar_ir::verify::{Depth, verify};
 use std::sync::Arc;
 
 /// A library that has every operator but some, works in place where types allow it, and reads
@@ -45,6 +47,7 @@ impl KernelLibrary for TestLibrary {
                     .map(|(operand, _)| InPlace { operand: operand as u32, output: 0 })
                     .collect();
             }
+            Op::Matmul(_) => spec.workspace = Dim::from(100),
             _ => {}
         }
         Some(spec)
@@ -66,14 +69,22 @@ pub fn pass(name: &str) -> &'static Pass {
     membar_passes::PASSES.iter().find(|pass| pass.name == name).expect("a pass of that name")
 }
 
-/// Reads a graph; text without a first line is at stage tensor.
+/// Reads a graph; text without a first line is at stage tensor, and placed nodes that name no device
+/// stand on the first.
 pub fn graph(text: &str) -> Graph {
     let header = if text.trim_start().starts_with("ir ") { "" } else { "ir 1 stage tensor\n" };
     let text = format!("{header}{text}");
-    match parse_with_topology(&text, Some(&topology())) {
+    let mut graph = match parse_with_topology(&text, Some(&topology())) {
         Ok(graph) => graph,
         Err(error) => panic!("{error}\n{text}"),
+    };
+    if graph.stage > Stage::Tensor {
+        let nodes: Vec<_> = graph.nodes().collect();
+        for id in nodes {
+            graph.node_mut(id).device.get_or_insert(DeviceId(0));
+        }
     }
+    graph
 }
 
 /// Runs a pass and checks what holds for every one: its stages, that it says whether it changed
@@ -88,6 +99,9 @@ pub fn run(name: &str, graph: &mut Graph, cx: &mut PassContext) -> Result<Change
         graph.equivalent(&before),
         "{name} says {changed:?}\n{graph}"
     );
+    if let Err(errors) = verify(graph, Depth::Full) {
+        panic!("{name}: {errors}");
+    }
     if let Err(error) = check_laws(graph) {
         panic!("{name}: {error}");
     }

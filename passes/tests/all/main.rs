@@ -1,0 +1,7 @@
+//! Tests of passes through the crate's public list; one binary, since linking takes longer than
+//! running. Never a test itself.
+
+mod examples;
+mod limits;
+mod random_graphs;
+mod support;
