@@ -19,8 +19,6 @@ struct Tenant<'a> {
     last: usize,
     /// The value whose bytes it shows.
     root: Option<ValueId>,
-    /// The state that the value begins or ends.
-    state: Option<u32>,
 }
 
 pub(super) fn check(report: &mut Report<'_>) {
@@ -71,15 +69,7 @@ fn tenants(graph: &Graph) -> Vec<Tenant<'_>> {
     let schedule = graph.schedule.iter().enumerate();
     let position: BTreeMap<NodeId, usize> = schedule.map(|(index, id)| (*id, index)).collect();
     let end = graph.schedule.len();
-    let mut states: BTreeMap<ValueId, u32> = BTreeMap::new();
-    let mut kept: BTreeSet<ValueId> = BTreeSet::new();
-    for (state, index) in graph.states.iter().zip(0u32..) {
-        kept.insert(state.input);
-        let named = graph.outputs().iter().find(|output| output.name == state.output);
-        for value in [Some(state.input), named.map(|output| output.value)].into_iter().flatten() {
-            states.insert(value, index);
-        }
-    }
+    let kept = kept_inputs(graph);
     let mut roots: BTreeMap<ValueId, ValueId> = BTreeMap::new();
     let mut tenants = Vec::new();
     for id in &graph.schedule {
@@ -101,17 +91,29 @@ fn tenants(graph: &Graph) -> Vec<Tenant<'_>> {
                 first,
                 last,
                 root: Some(root),
-                state: states.get(value).copied(),
             });
         }
         if let Some(region) = &node.workspace {
             let (first, last) = (own, own);
-            let tenant =
-                Tenant { value: None, node: *id, region, first, last, root: None, state: None };
+            let tenant = Tenant { value: None, node: *id, region, first, last, root: None };
             tenants.push(tenant);
         }
     }
     tenants
+}
+
+/// Inputs of states that the next run finds where they lie: all but those whose state's output lies
+/// in the same place, and so replaces them.
+fn kept_inputs(graph: &Graph) -> BTreeSet<ValueId> {
+    let place = |value: ValueId| graph.try_value(value).and_then(|value| value.region.as_ref());
+    let kept = graph.states.iter().filter(|state| {
+        let output = graph.outputs().iter().find(|output| output.name == state.output);
+        match (place(state.input), output.and_then(|output| place(output.value))) {
+            (Some(before), Some(after)) => !same_start(before, after),
+            (None, _) | (_, None) => true,
+        }
+    });
+    kept.map(|state| state.input).collect()
 }
 
 /// The operand whose bytes a node's output shows again, if the plan has put both in one place.
@@ -141,18 +143,6 @@ fn is_meant(graph: &Graph, earlier: &Tenant<'_>, later: &Tenant<'_>) -> bool {
     if !same_start(earlier.region, later.region) {
         return false;
     }
-    let takes_over = |last: usize| {
-        let reads = graph.node(later.node).operands().contains(&old);
-        reads && last == later.first && earlier.first < later.first && new != old
-    };
-    if takes_over(earlier.last) {
-        return true;
-    }
-    // A state's input is kept for the next run, unless the state's own output replaces it after
-    // its last use.
-    let same_state = earlier.state.is_some() && earlier.state == later.state;
-    let used = graph.users(old).into_iter().map(|user| user.node);
-    let position = |node: NodeId| graph.schedule.iter().position(|other| *other == node);
-    let last_use = used.filter_map(position).max().unwrap_or(0);
-    same_state && !graph.is_output(old) && last_use <= later.first
+    let reads = graph.node(later.node).operands().contains(&old);
+    reads && earlier.last == later.first && earlier.first < later.first && new != old
 }

@@ -46,7 +46,7 @@
 //!   (a reshape, a bitcast, an append's state), or takes over an operand's region at the step that
 //!   reads it last;
 //! - inputs and states live from the beginning, outputs to the end, a workspace during its step;
-//! - what a state keeps between runs is overwritten by its own output alone.
+//! - a state's input lives to the end of a run too, unless the state's output lies in its place.
 
 mod lifetimes;
 mod placement;
