@@ -6,6 +6,8 @@ use membar_ir::graph::{Graph, Stage};
 use membar_ir::pass::{Changed, Pass, PassContext, PassError, PassOptions, StateOption};
 use membar_ir::topology::Topology;
 use membar_ir::verify::{Depth, VerifyErrors, verify};
+use membar_runtime::bundle::{BundleError, PassEntry};
+use membar_runtime::{Session, SessionError};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -65,6 +67,32 @@ pub struct Compiled {
     pub graph: Graph,
     /// What each pass did.
     pub passes: Vec<PassReport>,
+}
+
+impl Compiled {
+    /// A session that runs the graph on this machine, its weights made from their recipes.
+    ///
+    /// # Errors
+    /// A weight cannot be made, or the machine's memory does not suffice.
+    pub fn session(self) -> Result<Session, SessionError> {
+        Session::from_graph(self.graph)
+    }
+
+    /// Writes the graph with its weights as a bundle. The folder appears whole or not at all, and
+    /// replaces nothing but a bundle.
+    ///
+    /// # Errors
+    /// A weight cannot be made, the folder holds something else, or it cannot be written.
+    pub fn write_bundle(&self, folder: &Path) -> Result<(), BundleError> {
+        let entry = |report: &PassReport| PassEntry {
+            name: report.name.to_string(),
+            changed: report.changed,
+            nodes_before: report.nodes_before,
+            nodes_after: report.nodes_after,
+        };
+        let passes: Vec<PassEntry> = self.passes.iter().map(entry).collect();
+        membar_runtime::bundle::write(folder, &self.graph, &passes)
+    }
 }
 
 /// What one pass did.

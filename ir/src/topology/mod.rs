@@ -193,9 +193,25 @@ impl Topology {
         }
     }
 
+    /// A device, to change its properties.
+    pub fn device_mut(&mut self, id: DeviceId) -> Option<&mut Device> {
+        match &mut self.graph[*self.devices.get(id.0 as usize)?] {
+            Vertex::Device(device) => Some(device),
+            Vertex::Memory(_) => None,
+        }
+    }
+
     /// A memory, if there is one of that number.
     pub fn memory(&self, id: MemoryId) -> Option<&Memory> {
         match &self.graph[*self.memories.get(id.0 as usize)?] {
+            Vertex::Memory(memory) => Some(memory),
+            Vertex::Device(_) => None,
+        }
+    }
+
+    /// A memory, to change its properties.
+    pub fn memory_mut(&mut self, id: MemoryId) -> Option<&mut Memory> {
+        match &mut self.graph[*self.memories.get(id.0 as usize)?] {
             Vertex::Memory(memory) => Some(memory),
             Vertex::Device(_) => None,
         }

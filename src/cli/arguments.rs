@@ -1,0 +1,232 @@
+//! The command line's grammar: every command, option and its help; never what they do.
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use membar::{Range, StateOption};
+use std::path::PathBuf;
+
+/// A graph-native AI compiler: a model becomes a graph bundle, and the bundle runs.
+#[derive(Debug, Parser)]
+#[command(name = "membar", version, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Say nothing but errors.
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Say more; twice, say everything.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+    /// Print machine-readable JSON on standard output.
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Compile a model into a graph bundle.
+    #[command(after_help = "Example:\n  membar compile bert.onnx -o bert.bundle \
+                            --dim batch=1..8 --dim sequence=1..512")]
+    Compile(Compile),
+    /// Run a model or a bundle once and summarise its outputs.
+    #[command(after_help = "Example:\n  membar run bert.bundle --inputs in.npz --outputs out.npz")]
+    Run(Run),
+    /// Show what is in a model, a bundle or an IR file.
+    #[command(after_help = "Example:\n  membar inspect bert.bundle --json")]
+    Inspect(Inspect),
+    /// Show the machine, or a described one, as the property graph that compiling uses.
+    #[command(after_help = "Example:\n  membar topology --topology h200x8 -o node.toml")]
+    Topology(TopologyCommand),
+}
+
+/// `membar compile`.
+#[derive(Debug, Args)]
+pub struct Compile {
+    /// The model: .onnx, or .ir to go on from a dump.
+    pub model: PathBuf,
+    /// The folder of the bundle; created, or replaced if it is a bundle.
+    #[arg(short, long, value_name = "BUNDLE", required_unless_present_any = ["stop_after", "print_after"])]
+    pub output: Option<PathBuf>,
+    /// Tensors for `--bind` (.npz or .safetensors).
+    #[arg(long, value_name = "FILE")]
+    pub inputs: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub options: CompileArguments,
+}
+
+/// What every command that compiles takes.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Compilation")]
+pub struct CompileArguments {
+    /// What the bundle runs on; `cpu` is always in it. May repeat.
+    #[arg(long, value_name = "TARGET")]
+    pub target: Vec<Target>,
+    /// The machine: a built-in name such as h200, or a .toml file.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub topology: Option<String>,
+    /// Bind a symbolic dimension to a number, or give its range. May repeat.
+    #[arg(long, value_name = "NAME=N|LO..HI", value_parser = parse_dim)]
+    pub dim: Vec<(String, Range)>,
+    /// Input/output pairs that continue from run to run: none, auto, or IN=OUT. May repeat.
+    #[arg(long, value_name = "none|auto|IN=OUT", value_parser = parse_state)]
+    pub state: Vec<StateOption>,
+    /// Fix an input that determines shapes (axes, pads, k) to the value in `--inputs`. May repeat.
+    #[arg(long, value_name = "INPUT")]
+    pub bind: Vec<String>,
+    /// Draw weights whose data file is absent at random from this seed.
+    #[arg(long, value_name = "SEED")]
+    pub random_weights: Option<u64>,
+    /// Write the graph after each pass that changed it into this folder.
+    #[arg(long, value_name = "DIR")]
+    pub dump_ir: Option<PathBuf>,
+    /// Print the graph after this pass. May repeat.
+    #[arg(long, value_name = "PASS")]
+    pub print_after: Vec<String>,
+    /// Stop after this pass.
+    #[arg(long, value_name = "PASS")]
+    pub stop_after: Option<String>,
+    /// Leave this pass out. May repeat.
+    #[arg(long, value_name = "PASS")]
+    pub skip: Vec<String>,
+    /// Run every check of the graph after each pass.
+    #[arg(long)]
+    pub verify: bool,
+}
+
+/// What a bundle can be compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Target {
+    /// The CPU.
+    Cpu,
+}
+
+/// `membar run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The model (.onnx, .ir) or bundle.
+    pub model: PathBuf,
+    /// Input tensors by name (.npz or .safetensors).
+    #[arg(long, value_name = "FILE", required_unless_present = "random_inputs")]
+    pub inputs: Option<PathBuf>,
+    /// Where the output tensors go (.npz or .safetensors).
+    #[arg(long, value_name = "FILE")]
+    pub outputs: Option<PathBuf>,
+    /// Where it runs: auto, or cpu.
+    #[arg(long, default_value = "auto")]
+    pub device: Device,
+    /// Draw the inputs that are not given at random from this seed; sizes come from `--dim`.
+    #[arg(long, value_name = "SEED")]
+    pub random_inputs: Option<u64>,
+    /// Give back the new values of states too.
+    #[arg(long)]
+    pub state_outputs: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub options: CompileArguments,
+}
+
+/// Where a run takes place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Device {
+    /// The fastest device that the bundle has a target for.
+    Auto,
+    /// The CPU.
+    Cpu,
+}
+
+/// `membar inspect`.
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// The model (.onnx), bundle or IR file (.ir).
+    pub model: PathBuf,
+    /// Write the graph in Graphviz's language.
+    #[arg(long, value_name = "FILE")]
+    pub dot: Option<PathBuf>,
+    /// Tensors for `--bind` (.npz or .safetensors).
+    #[arg(long, value_name = "FILE")]
+    pub inputs: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub options: CompileArguments,
+}
+
+/// `membar topology`.
+#[derive(Debug, Args)]
+pub struct TopologyCommand {
+    /// A built-in name such as h200, or a .toml file; default: this machine.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub topology: Option<String>,
+    /// Write it as a topology file.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+fn parse_dim(text: &str) -> Result<(String, Range), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=N or NAME=LO..HI")?;
+    let number = |text: &str| -> Result<i64, String> {
+        let value: i64 = text.trim().parse().map_err(|_| format!("`{text}` is not a number"))?;
+        if value < 0 { Err(format!("{value} is negative")) } else { Ok(value) }
+    };
+    let range = match value.split_once("..") {
+        None => {
+            let value = number(value)?;
+            Range::new(value, value)
+        }
+        Some((lo, hi)) => {
+            let (lo, hi) = (number(lo)?, number(hi.trim_start_matches('='))?);
+            if lo > hi {
+                return Err(format!("the range {lo}..{hi} is empty"));
+            }
+            Range::new(lo, hi)
+        }
+    };
+    if name.is_empty() {
+        return Err("the dimension has no name".to_string());
+    }
+    Ok((name.to_string(), range))
+}
+
+fn parse_state(text: &str) -> Result<StateOption, String> {
+    match text {
+        "none" => Ok(StateOption::None),
+        "auto" => Ok(StateOption::Auto),
+        pair => match pair.split_once('=') {
+            Some((input, output)) if !input.is_empty() && !output.is_empty() => {
+                Ok(StateOption::Pairs(vec![(input.to_string(), output.to_string())]))
+            }
+            _ => Err("expected none, auto or IN=OUT".to_string()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let example = format!("membar {}", command.get_name());
+            assert!(help.contains(&example), "{}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn dimensions_are_numbers_or_ranges() {
+        assert_eq!(parse_dim("B=4"), Ok(("B".to_string(), Range::new(4, 4))));
+        assert_eq!(parse_dim("S=1..512"), Ok(("S".to_string(), Range::new(1, 512))));
+        assert_eq!(parse_dim("S=1..=512"), Ok(("S".to_string(), Range::new(1, 512))));
+        for bad in ["S", "=3", "S=x", "S=9..3", "S=-1", "S=1.."] {
+            assert!(parse_dim(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What the integration tests share: where things are, and how tensors are compared.
+
+#![allow(dead_code)] // Each test binary uses some of it.
+
+use membar::Tensor;
+use membar::ir::element::Number;
+use std::path::PathBuf;
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The folder of build results, where `cargo xtask` puts what it downloads and generates.
+pub fn target() -> PathBuf {
+    // The test executable lies in `target/PROFILE/deps`, wherever `target` is.
+    root().join("target")
+}
+
+/// Whether each element is within `atol + rtol * |expected|`, as NumPy's `allclose` asks; NaN
+/// equals NaN, and integers and truth values within the same bounds.
+pub fn all_close(found: &Tensor, expected: &Tensor, atol: f64, rtol: f64) -> Result<(), String> {
+    if found.ty() != expected.ty() {
+        return Err(format!("{} instead of {}", found.ty(), expected.ty()));
+    }
+    let mut worst: Option<(f64, usize, f64, f64)> = None;
+    let mut count = 0;
+    let pairs = found.numbers().map(Number::to_float).zip(expected.numbers().map(Number::to_float));
+    for (index, (out, reference)) in pairs.enumerate() {
+        let same = out == reference || (out.is_nan() && reference.is_nan());
+        let error = (out - reference).abs();
+        if same || error <= atol + rtol * reference.abs() {
+            continue;
+        }
+        count += 1;
+        let error = if error.is_nan() { f64::INFINITY } else { error };
+        if worst.is_none_or(|(largest, ..)| error > largest) {
+            worst = Some((error, index, out, reference));
+        }
+    }
+    match worst {
+        None => Ok(()),
+        Some((_, index, out, reference)) => Err(format!(
+            "{count} of {} elements differ, most at {index}: {out} instead of {reference}",
+            found.elements()
+        )),
+    }
+}
+
+/// Where `cargo xtask fetch` puts a trained model of that fixture.
+pub fn trained_model(fixture: &str) -> PathBuf {
+    target().join("models").join(fixture).join("model.onnx")
+}
+
+/// Why a trained model is not run; `None` for those that are.
+pub fn not_run(fixture: &str) -> Option<&'static str> {
+    match fixture {
+        "silero-vad" => Some("its LSTM is not supported yet"),
+        "smollm2" => Some("GGUF files are not supported yet"),
+        _ => None,
+    }
+}
