@@ -11,6 +11,7 @@ use membar_ir::mapping::map_file;
 use membar_ir::recipe::{Recipe, RecipeNode, Source};
 use membar_ir::text::parse_with_topology;
 use membar_ir::topology::Topology;
+use membar_ir::verify::{Depth, verify};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -187,6 +188,8 @@ fn read_program(
     if graph.stage != Stage::Scheduled {
         return Err(damaged(path, format!("its stage is {}", graph.stage.word())));
     }
+    // The text is untrusted until every invariant is proved of it again.
+    verify(&graph, Depth::Full).map_err(|errors| damaged(path.clone(), errors))?;
     check_sources(&graph, manifest).map_err(|reason| damaged(path, reason))?;
     Ok(graph)
 }

@@ -1,6 +1,6 @@
 //! The CPU's kernels by operator: the only table of them; must never hold a kernel's code.
 
-use super::kernels::{elementwise, gather, matmul, movement, reference};
+use super::kernels::{elementwise, gather, matmul, movement, reduce, reference, rows};
 use super::program::{Run, Selected, Shapes};
 use membar_ir::kernel::{InPlace, KernelLibrary, KernelSpec};
 use membar_ir::op::Meaning;
@@ -40,6 +40,11 @@ pub(crate) fn select(op: &Op, operands: &[TensorType], outputs: &[TensorType]) -
         Op::Append(op) => Some(movement::append(op)),
         Op::Gather(gather) => gather::select(gather, operands).or_else(|| by_meaning(op, operands)),
         Op::Matmul(matmul) => matmul::select(matmul, operands).or_else(|| by_meaning(op, operands)),
+        Op::Reduce(reduce) => reduce::select(reduce, operands).or_else(|| by_meaning(op, operands)),
+        Op::Softmax(op) => rows::softmax(op, operands),
+        Op::LogSoftmax(op) => rows::log_softmax(op, operands),
+        Op::LayerNorm(op) => rows::layer_norm(op, operands),
+        Op::RmsNorm(op) => rows::rms_norm(op, operands),
         Op::Iota(_)
         | Op::Dims(_)
         | Op::Pad(_)
@@ -48,14 +53,9 @@ pub(crate) fn select(op: &Op, operands: &[TensorType], outputs: &[TensorType]) -
         | Op::ScatterElements(_)
         | Op::ScatterNd(_)
         | Op::TensorScatter(_)
-        | Op::Reduce(_)
         | Op::ArgReduce(_)
         | Op::Cumulative(_)
         | Op::TopK(_)
-        | Op::Softmax(_)
-        | Op::LogSoftmax(_)
-        | Op::LayerNorm(_)
-        | Op::RmsNorm(_)
         | Op::GroupNorm(_)
         | Op::BatchNorm(_)
         | Op::LocalResponseNorm(_)

@@ -4,7 +4,9 @@ pub(crate) mod elementwise;
 pub(crate) mod gather;
 pub(crate) mod matmul;
 pub(crate) mod movement;
+pub(crate) mod reduce;
 pub(crate) mod reference;
+pub(crate) mod rows;
 
 use super::arena::Source;
 use super::library;

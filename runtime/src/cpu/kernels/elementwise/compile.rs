@@ -103,6 +103,12 @@ pub(super) fn compile(meaning: &ScalarMeaning, dtypes: &[DType]) -> Option<Progr
     let value = compiler.expr(&meaning.expr)?;
     let result = match value {
         Typed::Constant(number) => compiler.constant(number, meaning.result)?,
+        // Storing rounds once.
+        Typed::Value { register, dtype }
+            if register.lane == Lane::F32 && meaning.result.compute() == DType::F32 =>
+        {
+            (register, dtype)
+        }
         Typed::Value { .. } => compiler.cast(value, meaning.result, true)?,
     };
     compiler.program.result = Some(result.0);

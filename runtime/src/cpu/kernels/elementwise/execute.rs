@@ -559,8 +559,11 @@ pub(super) fn store(dtype: DType, from: Register, registers: &Registers, out: &m
         DType::F32 => to!(f32, f32, |x| x),
         DType::F16 => to!(f16, f32, f16::from_f32),
         DType::Bf16 => to!(bf16, f32, bf16::from_f32),
-        DType::F8E4m3fn => to!(u8, f32, |x| F8E4m3fn::from_f64(f64::from(x), true).0),
-        DType::F8E5m2 => to!(u8, f32, |x| F8E5m2::from_f64(f64::from(x), true).0),
+        // A finite result saturates; an infinity stays what the format has for it.
+        DType::F8E4m3fn => {
+            to!(u8, f32, |x: f32| F8E4m3fn::from_f64(f64::from(x), x.is_finite()).0)
+        }
+        DType::F8E5m2 => to!(u8, f32, |x: f32| F8E5m2::from_f64(f64::from(x), x.is_finite()).0),
         DType::F64 => to!(f64, f64, |x| x),
         DType::I64 => to!(i64, i64, |x| x),
         DType::U32 => to!(u32, i64, |x| x as u32),

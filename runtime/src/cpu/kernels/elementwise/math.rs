@@ -39,7 +39,7 @@ pub(crate) fn tanh(x: f32) -> f32 {
     (e / (e + 2.0)).copysign(x)
 }
 
-/// `1 / (1 + e⁻ˣ)` and softmax build on [`exp`]; the error function is fitted.
+/// Error function.
 #[inline(always)]
 pub(crate) fn erf(x: f32) -> f32 {
     let t = x.abs();

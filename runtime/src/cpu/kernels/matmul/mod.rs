@@ -5,6 +5,8 @@ mod float;
 mod integer;
 mod vector;
 
+pub(crate) use vector::Widen;
+
 use crate::cpu::program::{Call, Run, Selected, Shapes};
 use crate::cpu::view::{Extents, View, Walk};
 use membar_ir::dtype::DType;

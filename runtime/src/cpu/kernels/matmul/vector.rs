@@ -13,7 +13,7 @@ const ROWS: usize = 4;
 const COLUMNS: usize = 256;
 
 /// Elements that widen to f32 without loss.
-pub(super) trait Widen: Pod + Send + Sync {
+pub(crate) trait Widen: Pod + Send + Sync {
     /// The same value.
     fn widen(self) -> f32;
 }

@@ -1,6 +1,9 @@
 //! A program ready to run again and again: binds symbols from inputs, keeps states between runs;
 //! must never recompile or choose a kernel.
 
+#[cfg(test)]
+mod tests;
+
 use crate::bundle::Bundle;
 use crate::cpu::executor::{Executor, ExecutorError, value_name};
 use crate::weights::{Materialiser, WeightError};
