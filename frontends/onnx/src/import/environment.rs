@@ -254,13 +254,13 @@ impl<'m> Environment<'m> {
                 Err(TypeError::Mismatch { left, right, what }) => {
                     if !self.symbols.unify(&left, &right, origin) {
                         let explanation = self.symbols.explain(&left, &right);
-                        let error = TypeError::Mismatch { left, right, what };
+                        let error = Box::new(TypeError::Mismatch { left, right, what });
                         let operator = op.to_string();
                         return Err(NodeError::Type { operator, error, explanation });
                     }
                 }
                 Err(error) => {
-                    let operator = op.to_string();
+                    let (operator, error) = (op.to_string(), Box::new(error));
                     return Err(NodeError::Type { operator, error, explanation: String::new() });
                 }
             }

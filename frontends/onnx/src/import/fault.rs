@@ -16,12 +16,12 @@ pub(crate) enum NodeError {
         /// The IR operator with its attributes.
         operator: String,
         /// What does not fit.
-        error: TypeError,
+        error: Box<TypeError>,
         /// Equations between dimensions that led to it, or nothing.
         explanation: String,
     },
     /// An attribute or a constant of the node cannot be read.
-    Import(ImportError),
+    Import(Box<ImportError>),
     /// It depends on a node that has been reported already.
     Poisoned,
 }
@@ -35,7 +35,7 @@ impl NodeError {
 
 impl From<ImportError> for NodeError {
     fn from(error: ImportError) -> NodeError {
-        NodeError::Import(error)
+        NodeError::Import(Box::new(error))
     }
 }
 

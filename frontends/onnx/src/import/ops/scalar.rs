@@ -91,10 +91,7 @@ fn on_dims(
         scalar &= cx.ty(index)?.rank() == 0;
         operands.push(dims);
     }
-    let length = match operands.iter().map(Vec::len).find(|length| *length != 1) {
-        Some(length) => length,
-        None => 1,
-    };
+    let length = operands.iter().map(Vec::len).find(|length| *length != 1).unwrap_or(1);
     if length > DIMS_LIMIT || operands.iter().any(|dims| dims.len() != 1 && dims.len() != length) {
         return Ok(false);
     }

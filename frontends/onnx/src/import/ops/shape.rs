@@ -302,7 +302,7 @@ pub(crate) fn identity(cx: &mut NodeContext<'_, '_>) -> Outcome {
 pub(crate) fn dropout(cx: &mut NodeContext<'_, '_>) -> Outcome {
     if cx.has(2) {
         let training = cx.known_constant(2)?.and_then(|tensor| tensor.numbers().next());
-        if !training.is_some_and(|number| !number.to_bool()) {
+        if training.is_none_or(Number::to_bool) {
             return Err(NodeError::new("training mode"));
         }
     }
