@@ -329,9 +329,10 @@ scalars! {
     BitOr = "bit_or" Integer(x, y) -> same : Binary::BitOr.of(x, y);
     /// Bitwise exclusive or.
     BitXor = "bit_xor" Integer(x, y) -> same : Binary::BitXor.of(x, y);
-    /// Shift left; 0 from the width on.
+    /// Shift left; 0 from the width on, and for negative amounts.
     ShiftLeft = "shift_left" Integer(x, y) -> same : Binary::ShiftLeft.of(x, y);
-    /// Shift right, copying the sign of signed types; 0 from the width on.
+    /// Shift right, copying the sign of signed types; from the width on, and for negative
+    /// amounts, nothing else is left: 0 or -1.
     ShiftRight = "shift_right" Integer(x, y) -> same : Binary::ShiftRight.of(x, y);
     /// `x < y`.
     Less = "less" Any(x, y) -> [DType::Bool] : Binary::Less.of(x, y);

@@ -292,6 +292,7 @@ fn integer_binary(function: Binary, x: i128, y: i128, dtype: DType) -> i128 {
         Binary::BitXor | Binary::Xor => x ^ y,
         Binary::ShiftLeft if (0..width).contains(&y) => x << y,
         Binary::ShiftRight if (0..width).contains(&y) => x >> y,
+        Binary::ShiftRight if x < 0 => -1,
         _ => 0,
     }
 }

@@ -103,9 +103,10 @@ pub enum Binary {
     BitAnd,
     BitOr,
     BitXor,
-    /// Shifts by the width or more give 0.
+    /// Shifts by the width or more, or by less than 0, give 0.
     ShiftLeft,
-    /// Logical for unsigned types; shifts by the width or more give 0.
+    /// Copies the sign of signed types; shifts by the width or more, or by less than 0, leave
+    /// nothing else.
     ShiftRight,
     Less,
     LessOrEqual,

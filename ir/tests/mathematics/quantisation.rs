@@ -87,8 +87,8 @@ fn wide_integers_dequantise_exactly() {
 
 #[test]
 fn ill_typed_quantisation_is_refused() {
-    let (x, s): ((DType, &[&str]), (DType, &[&str])) =
-        ((DType::F32, &["N", "5"]), (DType::F32, &[]));
+    let x: (DType, &[&str]) = (DType::F32, &["N", "5"]);
+    let s: (DType, &[&str]) = (DType::F32, &[]);
     refuse(quantize(DType::I32, false), &[x, s]);
     refuse(quantize(DType::F16, false), &[x, s]);
     refuse(quantize(DType::U8, true), &[x, s]);

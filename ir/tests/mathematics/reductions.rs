@@ -5,7 +5,9 @@ use membar_ir::ops::{ArgKind, ArgReduce, Cumulative, CumulativeKind, Reduce, Red
 use membar_ir::testing::{Random, assert_close, evaluate, evaluate_one, floats, tensor, tensor_of};
 use membar_ir::{Axis, DType, Dim, Tensor};
 
-const KINDS: [(ReduceKind, fn(&[f64]) -> f64); 5] = [
+type Formula = fn(&[f64]) -> f64;
+
+const KINDS: [(ReduceKind, Formula); 5] = [
     (ReduceKind::Sum, |x| x.iter().sum()),
     (ReduceKind::Mean, |x| x.iter().sum::<f64>() / x.len() as f64),
     (ReduceKind::Prod, |x| x.iter().product()),

@@ -127,7 +127,11 @@ fn shifts_end_at_the_width() {
     let (x, y) = ([1, 200, 3, 255u8], [7, 1, 8, 3]);
     assert_eq!(binary(Scalar::ShiftLeft, &x, &y), tensor(&[4], &[128u8, 144, 0, 248]));
     assert_eq!(binary(Scalar::ShiftRight, &x, &y), tensor(&[4], &[0u8, 100, 0, 31]));
-    assert_eq!(binary(Scalar::ShiftRight, &[-8i16], &[1]), tensor(&[1], &[-4i16]));
+    assert_eq!(
+        binary(Scalar::ShiftRight, &[-8i16, -8, 8, -8, 8], &[1, 16, 16, -1, -1]),
+        tensor(&[5], &[-4i16, -1, 0, -1, 0])
+    );
+    assert_eq!(binary(Scalar::ShiftLeft, &[3i16, 3], &[16, -1]), tensor(&[2], &[0i16, 0]));
     assert_eq!(
         evaluate_one(Scalar::BitNot, &[tensor(&[2], &[0u16, 0xff])]),
         tensor(&[2], &[u16::MAX, 0xff00])

@@ -452,7 +452,10 @@ fn binary(
                     zip(out, a, b, |x, y| if shifts(y) { x.wrapping_shl(y as u32) } else { 0 });
                 }
                 Binary::ShiftRight => {
-                    zip(out, a, b, |x, y| if shifts(y) { x.wrapping_shr(y as u32) } else { 0 });
+                    zip(out, a, b, |x, y| match shifts(y) {
+                        true => x.wrapping_shr(y as u32),
+                        false => -$type::from(x < 0),
+                    });
                 }
                 // Comparisons are done elsewhere.
                 _ => out.fill(0),
