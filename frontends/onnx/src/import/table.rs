@@ -3,11 +3,15 @@
 
 use super::context::NodeContext;
 use super::fault::NodeError;
-use super::ops::{attention, einsum, index, matmul, norm, reduce, scalar, shape, slice};
+use super::ops::{
+    attention, einsum, index, matmul, microsoft, microsoft_attention, microsoft_grouped,
+    microsoft_quant, norm, quant, quant_products, reduce, scalar, shape, slice, vision,
+    vision_norm, vision_pad, vision_resize,
+};
 use super::symbols::Symbols;
 use crate::error::shown_domain;
 use crate::model::NodeDef;
-use membar_ir::ops::{ArgKind, CumulativeKind, ReduceKind, Scalar};
+use membar_ir::ops::{ArgKind, CumulativeKind, GeluForm, ReduceKind, Scalar};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -63,6 +67,14 @@ const fn until(
     supported: &'static str,
 ) -> OpMapping {
     OpMapping { domain: "", op_type, opsets: (first, last), supported, import }
+}
+
+const fn microsoft(
+    op_type: &'static str,
+    import: fn(&mut NodeContext<'_, '_>) -> Result<(), NodeError>,
+    supported: &'static str,
+) -> OpMapping {
+    OpMapping { domain: "com.microsoft", op_type, opsets: (1, 1), supported, import }
 }
 
 /// All operators, by theme and name.
@@ -201,6 +213,52 @@ pub(crate) static OPS: &[OpMapping] = &[
     // Attention.
     op("Attention", 23, attention::attention, "a known head size, or a scale"),
     op("RotaryEmbedding", 23, attention::rotary_embedding, ""),
+    // Vision.
+    op("AveragePool", 7, vision::average_pool, ""),
+    op("BatchNormalization", 7, vision_norm::batch_norm, "inference"),
+    op("Conv", 7, vision::conv, ""),
+    op("ConvTranspose", 7, vision::conv_transpose, ""),
+    op("DepthToSpace", 7, vision_pad::depth_to_space, ""),
+    op("GlobalAveragePool", 7, |cx| vision::global_pool(cx, ReduceKind::Mean), ""),
+    op("GlobalLpPool", 7, vision::global_lp_pool, ""),
+    op("GlobalMaxPool", 7, |cx| vision::global_pool(cx, ReduceKind::Max), ""),
+    op("GridSample", 16, vision_resize::grid_sample, ""),
+    op("InstanceNormalization", 7, vision_norm::instance_norm, "a fixed number of channels"),
+    op("LRN", 7, vision_norm::local_response_norm, ""),
+    op("LpNormalization", 7, vision_norm::lp_normalization, "p = 1 or 2"),
+    op("LpPool", 7, vision::lp_pool, ""),
+    op("MaxPool", 7, vision::max_pool, ""),
+    op("MeanVarianceNormalization", 9, vision_norm::mean_variance_norm, ""),
+    op("Pad", 7, vision_pad::pad, "amounts computed from shapes and constants, of a known sign"),
+    op("Resize", 10, vision_resize::resize, "constant scales, or sizes computed from shapes and constants"),
+    op("SpaceToDepth", 7, vision_pad::space_to_depth, ""),
+    until("Upsample", 7, 9, vision_resize::upsample, "constant scales"),
+    // Quantisation.
+    op("ConvInteger", 10, quant_products::conv_integer, ""),
+    op("DequantizeLinear", 10, quant::dequantize, "integers of at most 16 bits, i32, 8-bit floats"),
+    op("DynamicQuantizeLinear", 11, quant::dynamic_quantize, ""),
+    op("MatMulInteger", 10, quant_products::matmul_integer, ""),
+    op("QLinearConv", 10, quant_products::qlinear_conv, ""),
+    op("QLinearMatMul", 10, quant_products::qlinear_matmul, ""),
+    op("QuantizeLinear", 10, quant::quantize, "integers of at most 16 bits, 8-bit floats"),
+    // Operators of onnxruntime.
+    microsoft("Attention", microsoft_attention::packed_attention, "the projections in one matrix; padding masks of rank 1 to 3"),
+    microsoft("BiasGelu", |cx| microsoft::biased(cx, GeluForm::Erf), ""),
+    microsoft("DynamicQuantizeMatMul", quant_products::dynamic_quantize_matmul, ""),
+    microsoft("EmbedLayerNormalization", microsoft::embed_layer_norm, ""),
+    microsoft("FastGelu", |cx| microsoft::biased(cx, GeluForm::Tanh), ""),
+    microsoft("FusedMatMul", microsoft::fused_matmul, ""),
+    microsoft("GatherBlockQuantized", microsoft_quant::gather_block_quantized, "4 or 8 bits"),
+    microsoft("Gelu", |cx| microsoft::biased(cx, GeluForm::Erf), ""),
+    microsoft("GroupQueryAttention", microsoft_grouped::group_query_attention, "a cache in floats that the results extend; no smooth softmax"),
+    microsoft("MatMulIntegerToFloat", quant_products::matmul_integer_to_float, ""),
+    microsoft("MatMulNBits", microsoft_quant::matmul_n_bits, "4 or 8 bits, columns in their order"),
+    microsoft("MultiHeadAttention", microsoft_attention::multi_head_attention, "a cache that the results extend; padding masks of rank 1 to 3"),
+    microsoft("QuickGelu", microsoft::quick_gelu, ""),
+    microsoft("RotaryEmbedding", microsoft_grouped::rotary_embedding, ""),
+    microsoft("SimplifiedLayerNormalization", norm::simplified_layer_norm, "the first result"),
+    microsoft("SkipLayerNormalization", microsoft::skip_layer_norm, ""),
+    microsoft("SkipSimplifiedLayerNormalization", microsoft::skip_rms_norm, "results 0 and 3"),
 ];
 
 const DATA_DEPENDENT: &str = "the shape of its result depends on data";
