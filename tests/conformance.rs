@@ -85,7 +85,7 @@ fn is_in_scope(name: &str, case: &Path) -> anyhow::Result<bool> {
         // A damaged or unknown model counts: it must be listed.
         Err(_) => return Ok(true),
     };
-    let known = |value: &membar::onnx::ValueInfo| match &value.ty {
+    let known = |value: &membar::onnx::ValueInfo| match &value.value_type {
         membar::onnx::ValueType::Tensor { element_type, .. } => element_type.is_supported(),
         membar::onnx::ValueType::Other(_) | membar::onnx::ValueType::Unknown => false,
     };

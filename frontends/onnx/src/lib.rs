@@ -38,6 +38,7 @@ mod names;
 mod order;
 mod proto;
 mod source;
+mod tensor_file;
 mod tensors;
 #[cfg(test)]
 mod testing;
@@ -48,4 +49,5 @@ pub use element::ElementType;
 pub use error::{AttributeProblem, ImportError, TensorProblem};
 pub use import::{ImportOptions, RandomWeights, Unsupported, import, import_model};
 pub use model::{GraphDef, Model, NodeDef, ValueInfo, ValueType};
+pub use tensor_file::read_tensor;
 pub use tensors::{DataLocation, TensorDef};

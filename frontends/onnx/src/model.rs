@@ -142,15 +142,7 @@ impl Model {
     /// [`ImportError::Tensor`] where the data file is missing or the element type unsupported, or
     /// where the tensor belongs to another model.
     pub fn data(&self, tensor: &TensorDef) -> Result<Bytes, ImportError> {
-        tensor.require_data()?;
-        let bytes = match &tensor.data {
-            DataLocation::Inline(bytes) => Some(bytes.clone()),
-            DataLocation::File { path, offset, length } => {
-                self.source.region(path, *offset, *length)
-            }
-            DataLocation::Missing { .. } | DataLocation::Unsupported => None,
-        };
-        bytes.ok_or_else(|| tensor.error(TensorProblem::OfAnotherModel))
+        tensor.bytes(&self.source)
     }
 }
 

@@ -75,6 +75,17 @@ impl TensorDef {
         }
     }
 
+    /// The bytes, without copying.
+    pub(crate) fn bytes(&self, source: &Source) -> Result<Bytes, ImportError> {
+        self.require_data()?;
+        let bytes = match &self.data {
+            DataLocation::Inline(bytes) => Some(bytes.clone()),
+            DataLocation::File { path, offset, length } => source.region(path, *offset, *length),
+            DataLocation::Missing { .. } | DataLocation::Unsupported => None,
+        };
+        bytes.ok_or_else(|| self.error(TensorProblem::OfAnotherModel))
+    }
+
     pub(crate) fn error(&self, problem: TensorProblem) -> ImportError {
         ImportError::Tensor { tensor: self.name.clone(), problem }
     }

@@ -30,12 +30,12 @@ pub(crate) fn tensor_type(tensor: &TensorDef) -> Result<TensorType, ImportError>
 }
 
 /// The elements of a constant.
-pub(crate) fn read(model: &Model, tensor: &TensorDef) -> Result<Tensor, ImportError> {
+pub(crate) fn read(source: &crate::source::Source, tensor: &TensorDef) -> Result<Tensor, ImportError> {
     let failed = |error: String| ImportError::Constant { tensor: tensor.name.clone(), error };
     let ty = tensor_type(tensor)?;
     let ty: ConcreteType =
         ty.concrete(&Default::default()).map_err(|error| failed(error.to_string()))?;
-    let bytes = model.data(tensor)?;
+    let bytes = tensor.bytes(source)?;
     if ty.byte_len() <= LITERAL_LIMIT {
         return Tensor::from_bytes(ty, &bytes).map_err(|error| failed(error.to_string()));
     }
@@ -93,7 +93,7 @@ pub(crate) fn recipe(
             };
             Ok(Recipe::source(ty, Source::File { path: path.into(), offset: *offset }))
         }
-        _ => Ok(Recipe::literal(read(model, tensor)?)),
+        _ => Ok(Recipe::literal(read(&model.source, tensor)?)),
     }
 }
 

@@ -117,7 +117,7 @@ impl<'m> Environment<'m> {
         let small = ty.rank() <= 1 && ty.dtype.is_integer() || ty.dtype == DType::Bool;
         let few = tensor.element_count() <= DIMS_LIMIT as u64;
         if small && few && tensor.require_data().is_ok() {
-            let read = constants::read(self.model, tensor)?;
+            let read = constants::read(&self.model.source, tensor)?;
             let dims = dims_of_tensor(&read);
             let constant = Some(Constant::Weight { tensor, stream });
             return Ok(self.add(Imported { ty, value: None, dims, constant }));
@@ -149,7 +149,7 @@ impl<'m> Environment<'m> {
         match &self.slots[slot.0].constant {
             Some(Constant::Tensor(tensor)) => return Ok(Some(tensor.clone())),
             Some(Constant::Weight { tensor, .. }) => {
-                return constants::read(self.model, tensor).map(Some);
+                return constants::read(&self.model.source, tensor).map(Some);
             }
             None => {}
         }
@@ -160,7 +160,7 @@ impl<'m> Environment<'m> {
 
     /// The elements of a tensor of the model.
     pub(crate) fn read(&self, tensor: &TensorDef) -> Result<Tensor, ImportError> {
-        constants::read(self.model, tensor)
+        constants::read(&self.model.source, tensor)
     }
 
     /// The value in the graph; constants and dimensions become nodes when this is first asked.

@@ -16,6 +16,7 @@ mod symbols;
 mod table;
 
 pub use fault::Unsupported;
+pub(crate) use constants::read as read_constant;
 pub(crate) use fault::listed;
 
 use crate::dims::{DimDef, DimExpr};
