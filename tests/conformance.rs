@@ -86,7 +86,9 @@ fn is_in_scope(name: &str, case: &Path) -> anyhow::Result<bool> {
         Err(_) => return Ok(true),
     };
     let known = |value: &membar::onnx::ValueInfo| match &value.value_type {
-        membar::onnx::ValueType::Tensor { element_type, .. } => element_type.is_supported(),
+        membar::onnx::ValueType::Tensor { element_type, .. } => {
+            matches!(element_type, membar::onnx::ElementType::Supported(_))
+        }
         membar::onnx::ValueType::Other(_) | membar::onnx::ValueType::Unknown => false,
     };
     Ok(model.graph.nodes.iter().all(|node| operators.contains(node.op_type.as_str()))
@@ -94,11 +96,10 @@ fn is_in_scope(name: &str, case: &Path) -> anyhow::Result<bool> {
 }
 
 fn judge(case: &Path, reason: Option<&str>) -> Result<(), Failed> {
-    let result = catch_unwind(AssertUnwindSafe(|| run(case)))
-        .unwrap_or_else(|panic| {
-            let message = panic.downcast_ref::<String>().cloned();
-            bail!("panicked: {}", message.unwrap_or_default())
-        });
+    let result = catch_unwind(AssertUnwindSafe(|| run(case))).unwrap_or_else(|panic| {
+        let message = panic.downcast_ref::<String>().cloned();
+        bail!("panicked: {}", message.unwrap_or_default())
+    });
     match (result, reason) {
         (Ok(()), None) => Ok(()),
         (Err(error), None) => Err(Failed::from(format!("{error:#}"))),
@@ -129,25 +130,42 @@ fn run(case: &Path) -> anyhow::Result<()> {
         }
         let inputs = read_all(&folder, "input", &input_names)?;
         let expected = read_all(&folder, "output", &output_names)?;
-        let (mut session, inputs) = match session(&path, &BTreeMap::new()) {
-            Ok(session) => (session, inputs),
-            Err(_) => {
-                // Axes, shapes and pads that are inputs are bound to their values.
-                let (bound, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
-                    inputs.into_iter().partition(|(name, tensor)| {
-                        *name != input_names[0] && determines_shapes(tensor)
-                    });
-                (session(&path, &bound)?, rest)
-            }
-        };
+        let (mut session, inputs) = session_of(&path, inputs, &input_names)?;
         let found = session.run(&inputs)?;
         for (name, tensor) in &expected {
             let out = found.get(name).with_context(|| format!("no output `{name}`"))?;
-            support::all_close(out, tensor, bounds.atol, bounds.rtol)
+            // The tests' bounds are for f32; a narrower result is right to a unit or two in its
+            // last place.
+            let rtol = bounds.rtol.max(2.0 * support::epsilon(tensor.dtype()));
+            support::all_close(out, tensor, bounds.atol, rtol)
                 .map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
         }
     }
     Ok(())
+}
+
+/// A session, and the inputs that it takes. Where the model needs constants for axes, shapes and
+/// pads, the inputs that may be such are bound to their values, the first one last.
+fn session_of(
+    path: &Path,
+    inputs: BTreeMap<String, Tensor>,
+    names: &[String],
+) -> anyhow::Result<(Session, BTreeMap<String, Tensor>)> {
+    let may_bind: [&dyn Fn(&str, &Tensor) -> bool; 3] = [
+        &|_, _| false,
+        &|name, tensor| Some(name) != names.first().map(String::as_str) && is_small(tensor),
+        &|_, tensor| is_small(tensor),
+    ];
+    let mut result = Err(anyhow::anyhow!("there are no inputs to bind"));
+    for bind in may_bind {
+        let (bound, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            inputs.clone().into_iter().partition(|(name, tensor)| bind(name, tensor));
+        result = session(path, &bound).map(|session| (session, rest));
+        if result.is_ok() {
+            break;
+        }
+    }
+    result
 }
 
 fn session(path: &Path, bound: &BTreeMap<String, Tensor>) -> anyhow::Result<Session> {
@@ -156,8 +174,9 @@ fn session(path: &Path, bound: &BTreeMap<String, Tensor>) -> anyhow::Result<Sess
     Ok(membar::compile(graph, &CompileOptions::default())?.session()?)
 }
 
-fn determines_shapes(tensor: &Tensor) -> bool {
-    tensor.dtype().is_integer() && tensor.shape().len() <= 1 || tensor.elements() <= 8
+/// Whether a tensor may be axes, a shape or the like.
+fn is_small(tensor: &Tensor) -> bool {
+    tensor.shape().len() <= 1 && tensor.elements() <= 8
 }
 
 fn read_all(
@@ -169,8 +188,8 @@ fn read_all(
     for (index, name) in names.iter().enumerate() {
         let path = folder.join(format!("{kind}_{index}.pb"));
         if path.exists() {
-            let tensor = membar::onnx::read_tensor(&path)
-                .with_context(|| path.display().to_string())?;
+            let tensor =
+                membar::onnx::read_tensor(&path).with_context(|| path.display().to_string())?;
             tensors.insert(name.clone(), tensor);
         }
     }

@@ -109,7 +109,9 @@ fn run(model: &Path, inputs: &Path, expected: &Path, atol: f64, rtol: f64) -> an
     let faults: Vec<String> = expected
         .iter()
         .filter_map(|(name, tensor)| {
-            support::all_close(&found[name], tensor, atol, rtol).err().map(|e| format!("{name}: {e}"))
+            support::all_close(&found[name], tensor, atol, rtol)
+                .err()
+                .map(|e| format!("{name}: {e}"))
         })
         .collect();
     ensure!(faults.is_empty(), "{}", faults.join("\n"));

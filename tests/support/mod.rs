@@ -2,8 +2,8 @@
 
 #![allow(dead_code)] // Each test binary uses some of it.
 
-use membar::Tensor;
 use membar::ir::element::Number;
+use membar::{DType, Tensor};
 use std::path::PathBuf;
 
 /// The root of the repository.
@@ -44,6 +44,17 @@ pub fn all_close(found: &Tensor, expected: &Tensor, atol: f64, rtol: f64) -> Res
             "{count} of {} elements differ, most at {index}: {out} instead of {reference}",
             found.elements()
         )),
+    }
+}
+
+/// The relative distance of neighbouring values of a narrow float; 0 for other types.
+pub fn epsilon(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 2f64.powi(-10),
+        DType::Bf16 => 2f64.powi(-7),
+        DType::F8E4m3fn => 2f64.powi(-3),
+        DType::F8E5m2 => 2f64.powi(-2),
+        _ => 0.0,
     }
 }
 
