@@ -297,7 +297,10 @@ fn dimension(proto: tensor_shape_proto::Dimension) -> DimDef {
     use tensor_shape_proto::dimension::Value;
     match proto.value {
         Some(Value::DimValue(extent)) if extent >= 0 => DimDef::Known(extent),
-        Some(Value::DimParam(text)) if !text.trim().is_empty() => DimDef::Param(text),
+        // Some exporters name every dimension that they do not know `?` or `None`: no name at all.
+        Some(Value::DimParam(text)) if !matches!(text.trim(), "" | "?" | "None") => {
+            DimDef::Param(text)
+        }
         Some(Value::DimValue(_) | Value::DimParam(_)) | None => DimDef::Unknown,
     }
 }

@@ -8,8 +8,9 @@ use membar_ir::{Axis, Dim, ValueId};
 
 type Outcome = Result<(), NodeError>;
 
-/// Exporters write this or more for "to the end".
-const TO_THE_END: i64 = i32::MAX as i64;
+/// Limits from here on stand for the end: exporters write the greatest 32-bit or 64-bit integer,
+/// or a round 10^9 (JAX). No dimension of a tensor that fits a machine is that long.
+const TO_THE_END: i64 = 1_000_000_000;
 
 /// `Slice`: limits as attributes before opset 10, as operands since.
 pub(crate) fn slice(cx: &mut NodeContext<'_, '_>) -> Outcome {
