@@ -64,7 +64,7 @@ fn graph(scratch: &Scratch) -> Graph {
     let turned = apply(Transpose { perm }, &[file]);
     let half = Scalar::Cast { to: DType::F16, saturate: true };
     let back = Scalar::Cast { to: DType::F32, saturate: true };
-    let rounded = apply(back.clone(), &[apply(half, &[turned.clone()])]);
+    let rounded = apply(back.clone(), &[apply(half, std::slice::from_ref(&turned))]);
     let large = Recipe::literal(random.tensor(DType::F32, &[35, 6]));
     let joined = apply(Concat { axis: Axis(0) }, &[turned.clone(), large]);
     let flat = apply(Reshape { shape: vec![Dim::from(70), Dim::from(6)] }, &[joined]);

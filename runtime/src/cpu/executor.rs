@@ -42,7 +42,7 @@ struct Resolved {
 /// Where a step finds an operand.
 enum Place {
     Arena(Span),
-    InPlace(usize),
+    Output(usize),
     Outside(ValueId),
 }
 
@@ -274,7 +274,7 @@ impl Executor {
             }
             let reads = resolved.reads.iter().filter_map(|place| match place {
                 Place::Arena(span) => Some(Read::Span(span.clone())),
-                Place::InPlace(output) => Some(Read::InPlace(*output)),
+                Place::Output(output) => Some(Read::InPlace(*output)),
                 Place::Outside(value) => {
                     let tensor = self.weights.get(value).or_else(|| outside.get(value));
                     tensor.map(|tensor| Read::Outside(tensor.bytes()))
@@ -417,7 +417,7 @@ impl Executor {
             && view.elements() == written.elements())
             || same_strides(view, written);
         if allowed && aligned && same_elements {
-            return Ok(Place::InPlace(output));
+            return Ok(Place::Output(output));
         }
         let message = format!(
             "kernel `{}` writes over it while it reads it, and may not do so in place",

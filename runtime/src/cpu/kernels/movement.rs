@@ -306,15 +306,15 @@ mod tests {
         let mut random = Random::new(4);
         for dtype in DTYPES {
             let x = random.tensor(dtype, &[3, 5, 1, 7]);
-            check_op(Transpose { perm: axes(&[3, 1, 0, 2]) }, &[x.clone()]);
-            check_op(Transpose { perm: axes(&[1, 0, 2, 3]) }, &[x.clone()]);
-            check_op(Broadcast { shape: dims(&[2, 3, 5, 4, 7]) }, &[x.clone()]);
+            check_op(Transpose { perm: axes(&[3, 1, 0, 2]) }, std::slice::from_ref(&x));
+            check_op(Transpose { perm: axes(&[1, 0, 2, 3]) }, std::slice::from_ref(&x));
+            check_op(Broadcast { shape: dims(&[2, 3, 5, 4, 7]) }, std::slice::from_ref(&x));
             let steps = vec![1, 2, 1, 3];
             let starts = dims(&[1, 0, 0, 1]);
-            check_op(Slice { starts, sizes: dims(&[2, 3, 1, 2]), steps }, &[x.clone()]);
+            check_op(Slice { starts, sizes: dims(&[2, 3, 1, 2]), steps }, std::slice::from_ref(&x));
             let steps = vec![1, -2, 1, 1];
             let starts = dims(&[0, 4, 0, 0]);
-            check_op(Slice { starts, sizes: dims(&[3, 2, 1, 7]), steps }, &[x.clone()]);
+            check_op(Slice { starts, sizes: dims(&[3, 2, 1, 7]), steps }, std::slice::from_ref(&x));
             for axis in 0..4 {
                 let mut shape = [3, 5, 1, 7];
                 shape[axis] = 2;
@@ -325,7 +325,7 @@ mod tests {
             }
         }
         let large = random.tensor(DType::F32, &[301, 3, 129]);
-        check_op(Transpose { perm: axes(&[2, 1, 0]) }, &[large.clone()]);
+        check_op(Transpose { perm: axes(&[2, 1, 0]) }, std::slice::from_ref(&large));
         check_op(Concat { axis: Axis(1) }, &[large.clone(), large]);
     }
 

@@ -259,7 +259,7 @@ mod tests {
                         let axes = axes.iter().map(|axis| Axis(*axis)).collect();
                         check_op(
                             Reduce { kind, axes, keep: kind == ReduceKind::Sum },
-                            &[x.clone()],
+                            std::slice::from_ref(&x),
                         );
                     }
                 }
@@ -268,7 +268,10 @@ mod tests {
         let large = random.tensor(DType::F32, &[130, 301]);
         for axis in 0..2 {
             let axes = vec![Axis(axis)];
-            check_op(Reduce { kind: ReduceKind::Mean, axes, keep: true }, &[large.clone()]);
+            check_op(
+                Reduce { kind: ReduceKind::Mean, axes, keep: true },
+                std::slice::from_ref(&large),
+            );
         }
     }
 }

@@ -502,18 +502,22 @@ fn integer_power(x: i64, y: i64) -> i64 {
     power
 }
 
-/// Elements of memory to a register, `stride` apart.
+/// Some elements of an operand.
+#[derive(Clone, Copy)]
+pub(super) struct Elements<'a> {
+    pub dtype: DType,
+    pub bytes: &'a [u8],
+    /// The first.
+    pub offset: usize,
+    /// From one to the next; 0 repeats the first.
+    pub stride: usize,
+    pub count: usize,
+}
+
+/// Elements of memory to a register, from position `at` on.
 #[inline(always)]
-pub(super) fn load(
-    dtype: DType,
-    bytes: &[u8],
-    offset: usize,
-    stride: usize,
-    to: Register,
-    at: usize,
-    count: usize,
-    registers: &mut Registers,
-) {
+pub(super) fn load(from: Elements<'_>, to: Register, at: usize, registers: &mut Registers) {
+    let Elements { dtype, bytes, offset, stride, count } = from;
     macro_rules! from {
         ($type:ty, $bank:ident, $f:expr) => {{
             let data: &[$type] = bytemuck::cast_slice(bytes);

@@ -11,7 +11,7 @@ use crate::cpu::arena::Source;
 use crate::cpu::program::{Call, Run, Selected, Shapes};
 use crate::cpu::view::{View, Walk};
 use compile::{Program, Register};
-use execute::{BLOCK, Registers};
+use execute::{BLOCK, Elements, Registers};
 use membar_ir::dtype::DType;
 use membar_ir::op::{EvalError, ScalarMeaning};
 use membar_ir::types::TensorType;
@@ -126,7 +126,8 @@ impl pulp::NullaryFnOnce for Task<'_, '_> {
         for load in loads.iter().filter(|load| load.single) {
             if let Source::Shared(bytes) = sources[load.operand] {
                 let Load { dtype, register, .. } = *load;
-                execute::load(dtype, bytes, 0, 0, register, 0, BLOCK, &mut registers);
+                let from = Elements { dtype, bytes, offset: 0, stride: 0, count: BLOCK };
+                execute::load(from, register, 0, &mut registers);
             }
         }
         let Some(result) = program.result else { return };
@@ -139,21 +140,16 @@ impl pulp::NullaryFnOnce for Task<'_, '_> {
                 match sources[load.operand] {
                     // In place, an element lies where its result will.
                     Source::InPlace(_) => {
-                        execute::load(dtype, block, 0, 1, register, 0, count, &mut registers);
+                        let bytes: &[u8] = block;
+                        let from = Elements { dtype, bytes, offset: 0, stride: 1, count };
+                        execute::load(from, register, 0, &mut registers);
                     }
                     Source::Shared(_) if load.single => {}
                     Source::Shared(bytes) => {
                         walk.runs(list, from, count, |offset, at, length, stride| {
-                            execute::load(
-                                dtype,
-                                bytes,
-                                offset,
-                                stride,
-                                register,
-                                at,
-                                length,
-                                &mut registers,
-                            );
+                            let count = length;
+                            let from = Elements { dtype, bytes, offset, stride, count };
+                            execute::load(from, register, at, &mut registers);
                         });
                     }
                 }

@@ -130,9 +130,9 @@ fn add_rows<T: Widen>(row: &[f32], right: &[T], stride: usize, first: usize, sum
         }
         i += 4;
     }
-    for i in i..row.len() {
+    for (i, factor) in row.iter().enumerate().skip(i) {
         for (sum, x) in sums.iter_mut().zip(part(i)) {
-            *sum += row[i] * x.widen();
+            *sum += factor * x.widen();
         }
     }
 }
