@@ -1,6 +1,6 @@
 //! The CPU's kernels by operator: the only table of them; must never hold a kernel's code.
 
-use super::kernels::{elementwise, gather, matmul, movement, reduce, reference, rows};
+use super::kernels::{conv, elementwise, gather, matmul, movement, reduce, reference, rows};
 use super::program::{Run, Selected, Shapes};
 use membar_ir::kernel::{InPlace, KernelLibrary, KernelSpec};
 use membar_ir::op::Meaning;
@@ -41,6 +41,7 @@ pub(crate) fn select(op: &Op, operands: &[TensorType], outputs: &[TensorType]) -
         Op::Gather(gather) => gather::select(gather, operands).or_else(|| by_meaning(op, operands)),
         Op::Matmul(matmul) => matmul::select(matmul, operands).or_else(|| by_meaning(op, operands)),
         Op::Reduce(reduce) => reduce::select(reduce, operands).or_else(|| by_meaning(op, operands)),
+        Op::Conv(conv) => conv::select(conv, operands).or_else(|| by_meaning(op, operands)),
         Op::Softmax(op) => rows::softmax(op, operands),
         Op::LogSoftmax(op) => rows::log_softmax(op, operands),
         Op::LayerNorm(op) => rows::layer_norm(op, operands),
@@ -63,7 +64,6 @@ pub(crate) fn select(op: &Op, operands: &[TensorType], outputs: &[TensorType]) -
         | Op::RotaryEmbedding(_)
         | Op::Quantize(_)
         | Op::Dequantize(_)
-        | Op::Conv(_)
         | Op::ConvTranspose(_)
         | Op::Pool(_)
         | Op::Resize(_)

@@ -1,5 +1,6 @@
 //! The kernels of the CPU, a file for each concern; must never be reached but through `library`.
 
+pub(crate) mod conv;
 pub(crate) mod elementwise;
 pub(crate) mod gather;
 pub(crate) mod matmul;
