@@ -7,7 +7,9 @@ use super::shape::reshaped;
 use super::slice::section;
 use crate::import::context::NodeContext;
 use crate::import::fault::NodeError;
-use membar_ir::ops::{Bitcast, Broadcast, Dequantize, Gather, Scalar};
+use membar_ir::ops::{
+    Bitcast, Broadcast, Dequantize, Gather, Pad, PadMode, Quantize, Reduce, ReduceKind, Scalar,
+};
 use membar_ir::{Axis, DType, Dim, Number, ValueId};
 
 type Outcome = Result<(), NodeError>;
@@ -51,7 +53,7 @@ mod operand {
 }
 
 /// `MatMulNBits`: a product with the transpose of weights `[N, K]` that share a scale, and perhaps
-/// a zero point, in each row's blocks. The asked accuracy of the product is not less than asked.
+/// a zero point, in each row's blocks.
 pub(crate) fn matmul_n_bits(cx: &mut NodeContext<'_, '_>) -> Outcome {
     if cx.has(operand::ORDER) {
         return Err(NodeError::new("an order of the columns (g_idx)"));
@@ -108,12 +110,56 @@ pub(crate) fn matmul_n_bits(cx: &mut NodeContext<'_, '_>) -> Outcome {
         section(cx, weights, Axis(1), Dim::ZERO, Dim::from(columns))?
     };
     let weights = transposed(cx, weights)?;
-    let x = cx.operand(0)?;
+    let mut x = cx.operand(0)?;
+    // Level 4 asks for 8-bit operands, and so onnxruntime computes; floats as zero points it does
+    // not combine with them.
+    let level = cx.attribute_or("accuracy_level", 0)?;
+    if level == 4 && result == DType::F32 && !floats {
+        x = rounded_in_blocks(cx, x, columns, block)?;
+    }
     let mut result = product(cx, x, weights)?;
     if let Some(bias) = cx.optional(operand::BIAS)? {
         result = cx.emit(Scalar::Add, &[result, bias])?;
     }
     cx.output(0, result)
+}
+
+/// A float operand quantised to i8 and back: each block of the last dimension has the scale that
+/// takes its greatest magnitude to 127.
+fn rounded_in_blocks(
+    cx: &mut NodeContext<'_, '_>,
+    x: ValueId,
+    columns: i64,
+    block: i64,
+) -> Result<ValueId, NodeError> {
+    let ty = cx.type_of(x);
+    let last = cx.axis(-1, ty.rank())?;
+    let mut size = cx.emit(Scalar::Abs, &[x])?;
+    let blocks = (columns - 1) / block + 1;
+    let missing = blocks * block - columns;
+    if missing > 0 {
+        let before = vec![Dim::ZERO; ty.rank()];
+        let mut after = before.clone();
+        after[last.index()] = Dim::from(missing);
+        let zero = cx.scalar(ty.dtype, 0.0)?;
+        size = cx.emit(Pad { mode: PadMode::Constant, before, after }, &[size, zero])?;
+    }
+    let mut shape = ty.shape;
+    shape[last.index()] = Dim::from(blocks);
+    shape.push(Dim::from(block));
+    let size = reshaped(cx, size, shape)?;
+    let axes = vec![Axis::from(last.index() + 1)];
+    let greatest = cx.emit(Reduce { kind: ReduceKind::Max, axes, keep: false }, &[size])?;
+    let zero = cx.scalar(ty.dtype, 0.0)?;
+    let one = cx.scalar(ty.dtype, 1.0)?;
+    let steps = cx.scalar(ty.dtype, 127.0)?;
+    let scale = cx.emit(Scalar::Div, &[greatest, steps])?;
+    let empty = cx.emit(Scalar::Equal, &[greatest, zero])?;
+    let scale = cx.emit(Scalar::Select, &[empty, one, scale])?;
+    let (axis, block) = (Some(last), Some(block));
+    let op = Quantize { dtype: DType::I8, axis, block, zero_point: false, saturate: true };
+    let quantized = cx.emit(op, &[x, scale])?;
+    cx.emit(Dequantize { dtype: ty.dtype, axis, block, zero_point: false }, &[quantized, scale])
 }
 
 /// A zero point for each block of each row: packed as the weights are, each row on its own; the
