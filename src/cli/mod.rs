@@ -71,7 +71,14 @@ impl Terminal {
 
     /// Prints an error with its hint and gives the exit code.
     pub fn fail(&self, error: &anyhow::Error) -> ExitCode {
-        self.say(&format!("error: {error:#}"));
+        let mut message = format!("error: {error}");
+        for cause in error.chain().skip(1).map(ToString::to_string) {
+            // Many errors of libraries show their cause themselves.
+            if !message.contains(&cause) {
+                message = format!("{message}: {cause}");
+            }
+        }
+        self.say(&message);
         let hint = error.chain().find_map(|cause| cause.downcast_ref::<membar::Error>()?.hint());
         if let Some(hint) = hint {
             self.say(&format!("hint: {hint}"));

@@ -86,7 +86,8 @@ fn short(value: f64) -> String {
     format!("{value:.4e}")
 }
 
-/// A tensor of random values for an input: normal floats, small integers, both truth values.
+/// A tensor of random values for an input: normal floats, and 0 or 1 for integers and truth values,
+/// which are indices that every table has.
 pub fn random_input(ty: membar::ir::ConcreteType, seed: u64, stream: u64) -> Tensor {
     use membar::ir::recipe::{Distribution, Recipe, Source};
     let shape: Vec<i64> = ty.shape.iter().map(|extent| *extent as i64).collect();
@@ -98,9 +99,8 @@ pub fn random_input(ty: membar::ir::ConcreteType, seed: u64, stream: u64) -> Ten
     if let Ok(values) = membar::ir::interp::Interpreter::default().materialise(&float) {
         for (index, value) in values.numbers().map(Number::to_float).enumerate() {
             let number = match result.dtype() {
-                DType::Bool => Number::Bool(value > 0.0),
-                dtype if dtype.is_integer() => Number::Signed((value.abs() * 2.0) as i64),
-                _ => Number::Float(value),
+                dtype if dtype.is_float() => Number::Float(value),
+                _ => Number::Bool(value > 0.0),
             };
             result.set(index, number);
         }
