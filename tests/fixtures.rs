@@ -55,6 +55,9 @@ fn collect() -> anyhow::Result<Vec<Trial>> {
         }
         add_data_sets(&mut trials, "trained", &folder, &support::trained_model(&name))?;
     }
+    trials.push(Trial::test("caches_of_different_lengths_are_refused", || {
+        caches_of_different_lengths_are_refused().map_err(|e| Failed::from(format!("{e:#}")))
+    }));
     ensure!(trials.len() > 80, "only {} data sets found", trials.len());
     Ok(trials)
 }
@@ -115,6 +118,26 @@ fn run(model: &Path, inputs: &Path, expected: &Path, atol: f64, rtol: f64) -> an
         })
         .collect();
     ensure!(faults.is_empty(), "{}", faults.join("\n"));
+    Ok(())
+}
+
+/// The new rows of a cache stand behind it, so sequences of one batch must be equally long; others
+/// would give wrong numbers.
+fn caches_of_different_lengths_are_refused() -> anyhow::Result<()> {
+    let fixture = support::root().join("tests/fixtures/models/ms_gqa_packed_rotary");
+    let mut inputs = tensor_files::read(&fixture.join("inputs_2.npz"))?;
+    inputs.insert("sl".to_string(), membar::Tensor::from_elements(&[2], &[6i32, 4])?);
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("inputs.npz");
+    tensor_files::write(&path, &inputs)?;
+    let result = Command::new(env!("CARGO_BIN_EXE_membar"))
+        .arg("run")
+        .arg(fixture.join("model.onnx"))
+        .args([Path::new("--inputs"), &path])
+        .output()?;
+    let stderr = String::from_utf8_lossy(&result.stderr);
+    ensure!(result.status.code() == Some(1), "{}\n{stderr}", result.status);
+    ensure!(stderr.contains("GroupQueryAttention"), "{stderr}");
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use membar_ir::attribute::Float;
 use membar_ir::ops::{
     Attention, Gather, Iota, MaskKind, Position, RotaryEmbedding, Scalar, Scores,
 };
-use membar_ir::{Axis, DType, Dim, ValueId};
+use membar_ir::{Axis, DType, Dim, Number, ValueId};
 
 type Outcome = Result<(), NodeError>;
 
@@ -37,8 +37,9 @@ mod operand {
 /// `GroupQueryAttention`: causal, the new rows behind those of the cache, rotated if it says so.
 ///
 /// Operand 5 counts each sequence's keys, less 1. Without a cache, sequences may end before the
-/// last row; with one, all have as many keys as the cache and the new rows together: onnxruntime
-/// writes each sequence's new rows behind its own last one, here they stand behind the cache.
+/// last row; with one, all have as many keys as the cache and the new rows together, which is
+/// checked at run time: onnxruntime writes each sequence's new rows behind its own last one, here
+/// they stand behind the cache.
 pub(crate) fn group_query_attention(cx: &mut NodeContext<'_, '_>) -> Outcome {
     use operand::*;
     supported(cx)?;
@@ -76,7 +77,11 @@ pub(crate) fn group_query_attention(cx: &mut NodeContext<'_, '_>) -> Outcome {
     let scores = cx.optional(SCORES)?;
     operands.extend(scores);
     let last = cx.operand(LAST)?;
-    operands.push(lengths(cx, last)?);
+    let mut lengths = lengths(cx, last)?;
+    if past.is_some() && !before.is(0) {
+        lengths = of_one_length(cx, lengths, &before, &rows)?;
+    }
+    operands.push(lengths);
     let window = cx.attribute_or("local_window_size", -1)?;
     let softcap = cx.attribute_or("softcap", 0.0_f32)?;
     let attention = Attention {
@@ -187,6 +192,25 @@ fn lengths(cx: &mut NodeContext<'_, '_>, last: ValueId) -> Result<ValueId, NodeE
     let last = convert(cx, last, DType::I64, true)?;
     let one = cx.scalar(DType::I64, 1.0)?;
     cx.emit(Scalar::Add, &[last, one])
+}
+
+/// The lengths, if there is no cache or all are those of cache and new rows together. Otherwise the
+/// run fails at this node: an index that is 0 for equal lengths is out of range.
+fn of_one_length(
+    cx: &mut NodeContext<'_, '_>,
+    lengths: ValueId,
+    before: &Dim,
+    rows: &Dim,
+) -> Result<ValueId, NodeError> {
+    let total = cx.dim_value(&(before.clone() + rows.clone()))?;
+    let has_cache = cx.dim_value(&before.minimum(&Dim::ONE))?;
+    let missing = cx.emit(Scalar::Sub, &[total, lengths])?;
+    let index = cx.emit(Scalar::Mul, &[missing, has_cache])?;
+    // A length beyond the total would give a negative index, which counts from the end.
+    let index = cx.emit(Scalar::Abs, &[index])?;
+    let zero = cx.literal(DType::I64, &[1], [Number::Signed(0)])?;
+    let zero = cx.emit(Gather { axis: Axis(0) }, &[zero, index])?;
+    cx.emit(Scalar::Add, &[lengths, zero])
 }
 
 /// onnxruntime's `RotaryEmbedding`: positions are given one by one, or as the first one alone. An
