@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub enum Error {
     /// The ONNX file is damaged, or holds something that is not supported.
     #[error(transparent)]
-    Import(#[from] ImportError),
+    Import(Box<ImportError>),
     /// The file's ending names no format of a model.
     #[error("`{}` is not a model: expected a file ending in .onnx or .ir", .0.display())]
     UnknownFormat(PathBuf),
@@ -41,6 +41,12 @@ pub enum Error {
     /// The session cannot start, or a run failed.
     #[error(transparent)]
     Session(#[from] SessionError),
+}
+
+impl From<ImportError> for Error {
+    fn from(error: ImportError) -> Error {
+        Error::Import(Box::new(error))
+    }
 }
 
 impl Error {

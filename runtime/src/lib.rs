@@ -3,6 +3,7 @@
 
 pub mod bundle;
 pub mod cpu;
+pub mod cuda;
 pub mod session;
 pub mod weights;
 

@@ -2,6 +2,7 @@
 //! Nothing that the product needs at run time may live in this crate.
 
 mod fetch;
+mod gpu;
 mod models;
 mod process;
 mod python;
@@ -38,6 +39,12 @@ const TASKS: &[Task] = &[
         usage: "tidy",
         summary: "checks the sources against the rules of the repository",
         run: tidy::run,
+    },
+    Task {
+        name: "gpu-stage",
+        usage: "gpu-stage",
+        summary: "puts what a machine with a GPU needs to run the GPU suite into target/gpu",
+        run: gpu::stage,
     },
     Task {
         name: "fetch",

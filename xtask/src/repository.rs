@@ -29,6 +29,24 @@ pub fn trained_models() -> PathBuf {
     generated().join("models")
 }
 
+/// The folder that `gpu-stage` fills.
+pub fn gpu_stage() -> PathBuf {
+    generated().join("gpu")
+}
+
+/// The folder of NVRTC's libraries in the Python environment.
+///
+/// # Errors
+/// When the environment has none.
+pub fn nvrtc() -> anyhow::Result<PathBuf> {
+    let libraries = virtual_environment().join("lib");
+    let pythons = std::fs::read_dir(&libraries)?.filter_map(|entry| Some(entry.ok()?.path()));
+    pythons
+        .map(|python| python.join("site-packages/nvidia/cu13/lib"))
+        .find(|folder| folder.is_dir())
+        .ok_or_else(|| anyhow::anyhow!("there is no NVRTC below {}", libraries.display()))
+}
+
 /// The pinned Python packages.
 pub fn requirements() -> PathBuf {
     root().join("tests/requirements.txt")

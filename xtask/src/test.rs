@@ -2,7 +2,7 @@
 //! A check may never be skipped without failing the command.
 
 use crate::steps::Steps;
-use crate::{fetch, models, process, python, tidy};
+use crate::{fetch, models, process, python, repository, tidy};
 use anyhow::{Result, bail};
 
 /// Runs the whole list; a failed check does not keep the later ones from running, a failed set-up
@@ -68,7 +68,8 @@ fn check_all(steps: &mut Steps) {
     });
     if process::succeeds(process::cargo().args(["nextest", "--version"])) {
         steps.run("tests", || {
-            process::run(process::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]))
+            let arguments = ["nextest", "run", "--workspace", "--no-fail-fast"];
+            process::run(process::cargo().args(arguments).env("MEMBAR_NVRTC", repository::nvrtc()?))
         });
         // nextest does not run the examples in the documentation.
         steps.run("documentation tests", || {
@@ -76,7 +77,8 @@ fn check_all(steps: &mut Steps) {
         });
     } else {
         steps.run("tests", || {
-            process::run(process::cargo().args(["test", "--workspace", "--no-fail-fast"]))
+            let arguments = ["test", "--workspace", "--no-fail-fast"];
+            process::run(process::cargo().args(arguments).env("MEMBAR_NVRTC", repository::nvrtc()?))
         });
     }
 }
