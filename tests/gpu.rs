@@ -23,7 +23,10 @@ const TARGETS: [&str; 2] = ["sm_80", "sm_90a"];
 
 type Outcome = anyhow::Result<()>;
 
-const TESTS: &[(&str, fn(&Gpu) -> Outcome)] = &[
+/// A test of the suite.
+type Test = fn(&Gpu) -> Outcome;
+
+const TESTS: &[(&str, Test)] = &[
     ("a_kernel_writes_what_it_declares_and_no_more", writes_what_it_declares),
     ("a_chain_of_full_edges_is_ordered", |gpu| chain_is_ordered(gpu, EdgeKind::Full)),
     ("a_chain_of_programmatic_edges_is_ordered", |gpu| {
