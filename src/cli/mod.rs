@@ -128,8 +128,7 @@ pub fn compile_options(arguments: &CompileArguments) -> anyhow::Result<CompileOp
         }
     }
     options.states = states(&arguments.state)?;
-    options.topology =
-        arguments.topology.as_deref().map(named_topology).transpose()?.map(Arc::new);
+    options.topology = arguments.topology.as_deref().map(named_topology).transpose()?.map(Arc::new);
     options.dump_ir = arguments.dump_ir.clone();
     options.stop_after = arguments.stop_after.clone();
     options.skip = arguments.skip.clone();
@@ -198,8 +197,8 @@ pub fn compile_graph(
             printed = terminal.data(&graph.to_string());
         }
     };
-    let compiled = membar::compile::compile_with(graph, options, &mut observe)
-        .map_err(membar::Error::from)?;
+    let compiled =
+        membar::compile::compile_with(graph, options, &mut observe).map_err(membar::Error::from)?;
     printed?;
     Ok(compiled)
 }

@@ -27,10 +27,8 @@ pub fn run(command: &Run, terminal: &Terminal) -> anyhow::Result<()> {
         tensor_files::write(path, &outputs)?;
     }
     if terminal.json {
-        let summary: BTreeMap<_, _> = outputs
-            .iter()
-            .map(|(name, tensor)| (name, Summary::of(tensor).json(tensor)))
-            .collect();
+        let summary: BTreeMap<_, _> =
+            outputs.iter().map(|(name, tensor)| (name, Summary::of(tensor).json(tensor))).collect();
         return terminal.data(&serde_json::to_string_pretty(&summary)?);
     }
     for (name, tensor) in &outputs {

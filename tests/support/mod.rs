@@ -1,6 +1,6 @@
 //! What the integration tests share: where things are, and how tensors are compared.
 
-#![allow(dead_code)] // Each test binary uses some of it.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use membar::ir::element::Number;
 use membar::{DType, Tensor};

@@ -1,10 +1,10 @@
 //! `arg_reduce`: its attributes, inference and meaning; nothing of any other operator.
 
-use crate::element::Number;
-use crate::tensor::Tensor;
 use crate::dim::Dim;
 use crate::dtype::DType;
+use crate::element::Number;
 use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
+use crate::tensor::Tensor;
 use crate::types::{Axis, TensorType};
 use crate::{attribute_words, operator};
 

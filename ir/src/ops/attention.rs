@@ -2,13 +2,13 @@
 
 use super::compose::Compose;
 use super::{Iota, Matmul, ReduceKind, Scalar, Softmax, Transpose};
-use crate::types::Axis;
-use crate::graph::ValueId;
 use crate::attribute::{Attribute, Float};
 use crate::dim::Dim;
 use crate::dtype::DType;
+use crate::graph::ValueId;
 use crate::op::{Meaning, OpDef, TypeError, check};
 use crate::text::{Cursor, SyntaxError};
+use crate::types::Axis;
 use crate::types::TensorType;
 use crate::{attribute_words, operator};
 use std::fmt;
@@ -293,9 +293,9 @@ fn dims4(ty: &TensorType) -> Result<[Dim; 4], TypeError> {
 /// `[B, H, S, D]` as `[B, heads, H / heads * S, D]`.
 fn regroup(g: &mut Compose<'_>, value: ValueId, heads: &Dim) -> Result<ValueId, TypeError> {
     let [batch, all, rows, width] = dims4(g.ty(value))?;
-    let group = all.exact_div(heads).ok_or_else(|| {
-        TypeError::invalid(format!("{heads} heads do not divide {all}"))
-    })?;
+    let group = all
+        .exact_div(heads)
+        .ok_or_else(|| TypeError::invalid(format!("{heads} heads do not divide {all}")))?;
     g.reshape(value, vec![batch, heads.clone(), group * rows, width])
 }
 

@@ -1,13 +1,13 @@
 //! `batch_norm`: its attributes, inference and meaning; nothing of any other operator.
 
-use super::compose::Compose;
 use super::Scalar;
+use super::compose::Compose;
 use crate::attribute::Float;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::op::{Meaning, OpDef, TypeError, check};
-use crate::types::TensorType;
 use crate::operator;
+use crate::types::TensorType;
 
 operator! {
     /// Batch normalisation with given statistics: `(x - mean) / sqrt(variance + epsilon) * scale + bias`.

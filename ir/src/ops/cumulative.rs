@@ -1,9 +1,9 @@
 //! `cumulative`: its attributes, inference and meaning; nothing of any other operator.
 
-use crate::element::Number;
-use crate::tensor::Tensor;
 use crate::dtype::DType;
+use crate::element::Number;
 use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
+use crate::tensor::Tensor;
 use crate::types::{Axis, TensorType};
 use crate::{attribute_words, operator};
 

@@ -1,12 +1,12 @@
 //! `dequantize`: its attributes, inference and meaning; nothing of any other operator.
 
 use super::compose::Compose;
+use super::quantize::{parameter_shape, spread};
 use crate::dim::Dim;
 use crate::dtype::DType;
-use super::quantize::{parameter_shape, spread};
 use crate::op::{Meaning, OpDef, TypeError, check};
-use crate::types::{Axis, TensorType};
 use crate::operator;
+use crate::types::{Axis, TensorType};
 
 operator! {
     /// `(x - zero point) * scale`. (ONNX DequantizeLinear)
@@ -32,9 +32,7 @@ impl OpDef for Dequantize {
         check::count(operands, 2 + usize::from(self.zero_point))?;
         let x = &operands[0];
         check::dtype(operands, 0, "i32, an integer of at most 16 bits, or an 8-bit float", |d| {
-            d == DType::I32
-                || d.is_integer() && d.bits() <= 16
-                || d.is_float() && d.bits() == 8
+            d == DType::I32 || d.is_integer() && d.bits() <= 16 || d.is_float() && d.bits() == 8
         })?;
         check::dtype(operands, 1, "a float", DType::is_float)?;
         if !self.dtype.is_float() {

@@ -1,11 +1,11 @@
 //! `dims`: its attributes, inference and meaning; nothing of any other operator.
 
-use crate::tensor::Tensor;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
-use crate::types::TensorType;
 use crate::operator;
+use crate::tensor::Tensor;
+use crate::types::TensorType;
 
 operator! {
     /// Dimensions as data: `[values[0], values[1], …]`.

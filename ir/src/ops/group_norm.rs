@@ -5,8 +5,8 @@ use crate::attribute::Float;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::op::{Meaning, OpDef, TypeError, check};
-use crate::types::TensorType;
 use crate::operator;
+use crate::types::TensorType;
 
 operator! {
     /// Normalises each group of channels of each batch item, statistics in f32 or wider. (ONNX

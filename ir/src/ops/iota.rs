@@ -1,12 +1,12 @@
 //! `iota`: its attributes, inference and meaning; nothing of any other operator.
 
-use crate::element::Number;
-use crate::tensor::Tensor;
 use crate::dim::Dim;
 use crate::dtype::DType;
+use crate::element::Number;
 use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
-use crate::types::{Axis, TensorType};
 use crate::operator;
+use crate::tensor::Tensor;
+use crate::types::{Axis, TensorType};
 
 operator! {
     /// Counts along an axis: the element at index `i` of the axis is `i`.

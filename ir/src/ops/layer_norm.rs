@@ -5,8 +5,8 @@ use crate::attribute::Float;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::op::{Meaning, OpDef, TypeError, check};
-use crate::types::{Axis, TensorType};
 use crate::operator;
+use crate::types::{Axis, TensorType};
 
 operator! {
     /// Layer normalisation over the dimensions from `axis` on: `(x - mean) / sqrt(variance + epsilon)

@@ -2,12 +2,12 @@
 
 use super::compose::Compose;
 use super::{Pool, PoolKind, Scalar};
-use crate::dim::Dim;
 use crate::attribute::Float;
+use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::op::{Meaning, OpDef, TypeError, check};
-use crate::types::TensorType;
 use crate::operator;
+use crate::types::TensorType;
 
 operator! {
     /// Local response normalisation across channels: `x / (bias + alpha / size * Σ x²)^beta`, the sum over

@@ -1,13 +1,13 @@
 //! `matmul`: its attributes, inference and meaning; nothing of any other operator.
 
 use crate::dim::Dim;
-use crate::interp::broadcast_strides;
-use crate::element::Number;
-use crate::tensor::Tensor;
 use crate::dtype::DType;
+use crate::element::Number;
+use crate::interp::broadcast_strides;
 use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
-use crate::types::TensorType;
 use crate::operator;
+use crate::tensor::Tensor;
+use crate::types::TensorType;
 
 operator! {
     /// Matrix product over the two innermost dimensions; outer dimensions broadcast, NumPy's way.

@@ -2,13 +2,13 @@
 
 use super::compose::Compose;
 use super::{Broadcast, Scalar};
-use crate::scalar::limit;
 use crate::dim::Dim;
-use crate::graph::ValueId;
 use crate::dtype::DType;
+use crate::graph::ValueId;
 use crate::op::{Meaning, OpDef, TypeError, check};
-use crate::types::{Axis, TensorType};
 use crate::operator;
+use crate::scalar::limit;
+use crate::types::{Axis, TensorType};
 
 operator! {
     /// `saturate(round(x / scale) + zero point)`, in f32 or wider; ties round to even, and 8-bit

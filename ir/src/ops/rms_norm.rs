@@ -2,12 +2,12 @@
 
 use super::compose::Compose;
 use super::{ReduceKind, Scalar};
-use crate::dim::Dim;
 use crate::attribute::Float;
+use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::op::{Meaning, OpDef, TypeError, check};
-use crate::types::{Axis, TensorType};
 use crate::operator;
+use crate::types::{Axis, TensorType};
 
 operator! {
     /// Root-mean-square normalisation over the dimensions from `axis` on: `x / sqrt(mean(x²) + epsilon)

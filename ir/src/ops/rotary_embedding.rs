@@ -1,13 +1,13 @@
 //! `rotary_embedding`: its attributes, inference and meaning; nothing of any other operator.
 
-use super::compose::Compose;
 use super::Concat;
-use crate::types::Axis;
+use super::compose::Compose;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::op::{Meaning, OpDef, TypeError, check};
-use crate::types::TensorType;
 use crate::operator;
+use crate::types::Axis;
+use crate::types::TensorType;
 
 operator! {
     /// Rotary position embedding over the first `2 * R` elements of each row; the others pass.
@@ -72,8 +72,7 @@ impl OpDef for RotaryEmbedding {
             let imaginary = g.add(a, b)?;
             let rotated = if self.interleaved {
                 let column = [g.shape(real), vec![Dim::ONE]].concat();
-                let columns =
-                    [g.reshape(real, column.clone())?, g.reshape(imaginary, column)?];
+                let columns = [g.reshape(real, column.clone())?, g.reshape(imaginary, column)?];
                 let pairs = g.op(Concat { axis: Axis(4) }, &columns)?;
                 let mut row = ty.shape.clone();
                 row[3] = Dim::from(2) * table[2].clone();

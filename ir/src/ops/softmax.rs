@@ -5,8 +5,8 @@ use super::{ReduceKind, Scalar};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::op::{Meaning, OpDef, TypeError, check};
-use crate::types::{Axis, TensorType};
 use crate::operator;
+use crate::types::{Axis, TensorType};
 
 operator! {
     /// `exp(x - max) / sum(exp(x - max))` along an axis, in f32 or wider.

@@ -1,12 +1,12 @@
 //! `top_k`: its attributes, inference and meaning; nothing of any other operator.
 
 use super::arg_reduce::order_keys;
-use crate::tensor::Tensor;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::op::{EvalError, Evaluation, Meaning, OpDef, TypeError, check};
-use crate::types::{Axis, TensorType};
 use crate::operator;
+use crate::tensor::Tensor;
+use crate::types::{Axis, TensorType};
 
 operator! {
     /// The `k` greatest or least elements along an axis, in order; equal ones by ascending index. NaN

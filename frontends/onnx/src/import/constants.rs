@@ -30,7 +30,10 @@ pub(crate) fn tensor_type(tensor: &TensorDef) -> Result<TensorType, ImportError>
 }
 
 /// The elements of a constant.
-pub(crate) fn read(source: &crate::source::Source, tensor: &TensorDef) -> Result<Tensor, ImportError> {
+pub(crate) fn read(
+    source: &crate::source::Source,
+    tensor: &TensorDef,
+) -> Result<Tensor, ImportError> {
     let failed = |error: String| ImportError::Constant { tensor: tensor.name.clone(), error };
     let ty = tensor_type(tensor)?;
     let ty: ConcreteType =
