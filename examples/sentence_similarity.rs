@@ -27,9 +27,13 @@ fn main() -> anyhow::Result<()> {
     // One bundle serves every batch and every length in these ranges.
     let graph = membar::load_model(&model, &Default::default())?;
     let mut options = CompileOptions::default();
-    for symbol in graph.symbols.keys() {
-        let range = if symbol.name().contains("batch") { (1, 16) } else { (1, 128) };
-        options.dims.insert(symbol.clone(), Range::new(range.0, range.1));
+    for input in graph.inputs() {
+        // Whatever the exporter calls them: first the batch, then the length.
+        for (dim, most) in graph.ty(*input).shape.iter().zip([16, 128]) {
+            if let Some(symbol) = dim.as_symbol() {
+                options.dims.insert(symbol.clone(), Range::new(1, most));
+            }
+        }
     }
     let compiled = membar::compile(graph, &options)?;
     compiled.write_bundle(&bundle)?;
@@ -104,8 +108,12 @@ fn embed(
         ("attention_mask".to_string(), row(encoding.get_attention_mask())?),
         ("token_type_ids".to_string(), row(encoding.get_type_ids())?),
     ]);
-    let wanted: Vec<String> = session.inputs().iter().map(|input| input.name.clone()).collect();
-    let inputs = all.into_iter().filter(|(name, _)| wanted.contains(name)).collect();
+    // Some encoders have no use for token types.
+    let graph = session.graph();
+    let takes = |name: &str| {
+        graph.inputs().iter().any(|input| graph.value(*input).name.as_deref() == Some(name))
+    };
+    let inputs = all.into_iter().filter(|(name, _)| takes(name)).collect();
     let outputs = session.run(&inputs)?;
     let hidden = outputs
         .values()

@@ -1,7 +1,9 @@
 //! Development tasks, `cargo xtask COMMAND`: parses the command line and calls the task.
 //! Nothing that the product needs at run time may live in this crate.
 
+mod demo;
 mod fetch;
+mod format;
 mod gpu;
 mod models;
 mod process;
@@ -22,6 +24,12 @@ struct Task {
 }
 
 const TASKS: &[Task] = &[
+    Task {
+        name: "demo",
+        usage: "demo",
+        summary: "fetches a trained sentence encoder, compiles it and compares sentences with it",
+        run: demo::run,
+    },
     Task {
         name: "test",
         usage: "test [--fast]",
@@ -45,6 +53,12 @@ const TASKS: &[Task] = &[
         usage: "gpu-stage",
         summary: "puts what a machine with a GPU needs to run the GPU suite into target/gpu",
         run: gpu::stage,
+    },
+    Task {
+        name: "format",
+        usage: "format [--check]",
+        summary: "formats every Rust file, those that macros declare too",
+        run: format::run,
     },
     Task {
         name: "fetch",
