@@ -47,7 +47,10 @@ pub use attributes::{AttributeValue, FromAttribute};
 pub use dims::{DimDef, DimExpr};
 pub use element::ElementType;
 pub use error::{AttributeProblem, ImportError, TensorProblem};
-pub use import::{ImportOptions, RandomWeights, Unsupported, import, import_model};
+pub use import::{
+    ImportOptions, RandomWeights, SupportedOperator, Unsupported, import, import_model,
+    refused_operators, supported_operators,
+};
 pub use model::{GraphDef, Model, NodeDef, ValueInfo, ValueType};
 pub use tensor_file::read_tensor;
 pub use tensors::{DataLocation, TensorDef};

@@ -11,13 +11,15 @@ mod constants;
 mod context;
 mod environment;
 mod fault;
+mod listing;
 mod ops;
 mod symbols;
 mod table;
 
-pub use fault::Unsupported;
 pub(crate) use constants::read as read_constant;
+pub use fault::Unsupported;
 pub(crate) use fault::listed;
+pub use listing::{SupportedOperator, refused_operators, supported_operators};
 
 use crate::dims::{DimDef, DimExpr};
 use crate::error::ImportError;

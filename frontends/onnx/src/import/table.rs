@@ -269,7 +269,7 @@ const STRING: &str = "strings are not supported";
 const RANDOM: &str = "random numbers at run time are not supported";
 
 /// Operators of ONNX that are refused, each with the reason.
-static REFUSED: &[(&str, &str)] = &[
+pub(crate) static REFUSED: &[(&str, &str)] = &[
     ("Bernoulli", RANDOM),
     ("Compress", DATA_DEPENDENT),
     ("ConcatFromSequence", SEQUENCE),
