@@ -5,6 +5,7 @@ mod folder;
 mod manifest;
 mod read;
 mod safetensors;
+mod sparse;
 #[cfg(test)]
 mod tests;
 mod write;

@@ -4,6 +4,7 @@
 use super::folder::{Draft, MANIFEST, writing};
 use super::manifest::{FileEntry, Manifest, PassEntry, TargetEntry, WeightEntry};
 use super::safetensors;
+use super::sparse::SparseFile;
 use super::{Bundle, BundleError};
 use crate::weights::Materialiser;
 use membar_ir::dim::Bindings;
@@ -12,7 +13,6 @@ use membar_ir::recipe::{Recipe, RecipeNode, Source};
 use membar_ir::types::ConcreteType;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -151,11 +151,10 @@ fn write_weights(
     let header = safetensors::layout(&weights.tensors).map_err(|error| unwritable(&path, error))?;
     let positions: BTreeMap<&str, usize> =
         weights.tensors.iter().enumerate().map(|(i, (name, _))| (name.as_str(), i)).collect();
-    let mut file = File::create(&path).map_err(writing(&path))?;
+    let mut file = SparseFile::new(File::create(&path).map_err(writing(&path))?);
     let mut whole = blake3::Hasher::new();
-    file.write_all(&header.bytes).map_err(writing(&path))?;
+    file.append(&header.bytes).map_err(writing(&path))?;
     whole.update(&header.bytes);
-    let mut written = header.bytes.len() as u64;
     let mut entries: BTreeMap<usize, WeightEntry> = BTreeMap::new();
     let mut materialiser = Materialiser::default();
     for entry in &header.entries {
@@ -166,9 +165,8 @@ fn write_weights(
             hasher.update_rayon(chunk);
             whole.update_rayon(chunk);
             bytes += chunk.len() as u64;
-            file.write_all(chunk).map_err(writing(&path))
+            file.append(chunk).map_err(writing(&path))
         })?;
-        written += bytes;
         entries.insert(
             position,
             WeightEntry {
@@ -181,7 +179,7 @@ fn write_weights(
             },
         );
     }
-    file.flush().map_err(writing(&path))?;
+    let written = file.finish().map_err(writing(&path))?;
     let blake3 = whole.finalize().to_hex().to_string();
     Ok((entries.into_values().collect(), FileEntry { bytes: written, blake3 }))
 }
