@@ -3,6 +3,7 @@
 //! of which one can be written through while they overlap.
 
 use membar_ir::schedule::{Buffer, BufferId};
+use rayon::prelude::*;
 use smallvec::SmallVec;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
@@ -296,34 +297,71 @@ pub fn product<T: ProductElement>(
     }
     assert!(inside(m, k, left.row_stride, left.column_stride, left.data.len()), "left");
     assert!(inside(k, n, right.row_stride, right.column_stride, right.data.len()), "right");
-    let parallelism = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
-    // SAFETY: the assertions prove every element that the strides reach inside its slice, for the
-    // result each element once; slices borrow their memory, so the result overlaps nothing. All
-    // strides fit `isize`, since they are below lengths of slices or multiply 0.
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            out.data.as_mut_ptr(),
-            out.column_stride as isize,
-            out.row_stride as isize,
-            accumulate,
-            left.data.as_ptr(),
-            left.column_stride as isize,
-            left.row_stride as isize,
-            right.data.as_ptr(),
-            right.column_stride as isize,
-            right.row_stride as isize,
-            T::ONE,
-            T::ONE,
-            false,
-            false,
-            false,
-            parallelism,
-        );
+    let (rows, columns) = if parallel { part(m, n) } else { (m, n) };
+    let (out, out_row) = (Pointer(out.data.as_mut_ptr()), out.row_stride);
+    let parts = n.div_ceil(columns);
+    let task = |index: usize| {
+        // The whole wrapper is captured, not the pointer in it.
+        let out = &out;
+        let (row, column) = (index / parts * rows, index % parts * columns);
+        let left_data = &left.data[row * left.row_stride..];
+        let right_data = &right.data[column * right.column_stride..];
+        // SAFETY: the assertions prove every element that the strides reach inside its slice, for
+        // the result each element once; tasks have elements of their own, `row` is less than `m`
+        // and `column` less than `n`, and slices borrow their memory, so what is written overlaps
+        // nothing. All strides fit `isize`, since they are below lengths of slices or multiply 0.
+        unsafe {
+            gemm::gemm(
+                rows.min(m - row),
+                columns.min(n - column),
+                k,
+                out.0.add(row * out_row + column),
+                1,
+                out_row as isize,
+                accumulate,
+                left_data.as_ptr(),
+                left.column_stride as isize,
+                left.row_stride as isize,
+                right_data.as_ptr(),
+                right.column_stride as isize,
+                right.row_stride as isize,
+                T::ONE,
+                T::ONE,
+                false,
+                false,
+                false,
+                gemm::Parallelism::None,
+            );
+        }
+    };
+    let tasks = m.div_ceil(rows) * parts;
+    if tasks == 1 {
+        task(0);
+    } else {
+        (0..tasks).into_par_iter().with_max_len(1).for_each(task);
     }
 }
+
+/// Rows and columns of a result that one task computes: every thread gets a task, and every task
+/// whole tiles. Columns are split where there are enough, since then each part of the right matrix,
+/// the larger one where it is a weight, is packed by one thread; the crate's own split has every
+/// thread pack all of it.
+fn part(m: usize, n: usize) -> (usize, usize) {
+    /// Columns of a tile with the widest vectors.
+    const TILE: usize = 64;
+    let threads = rayon::current_num_threads();
+    if n >= threads * TILE || n >= m {
+        (m, n.div_ceil(threads).next_multiple_of(TILE))
+    } else {
+        (m.div_ceil(threads), n)
+    }
+}
+
+/// The first element of a result, of which tasks write disjoint columns.
+struct Pointer<T>(*mut T);
+
+// SAFETY: tasks write through it to elements that no other task touches.
+unsafe impl<T: Send> Sync for Pointer<T> {}
 
 #[cfg(test)]
 mod tests {

@@ -258,6 +258,12 @@ impl Executor {
         outside: &BTreeMap<ValueId, Tensor>,
     ) -> Result<(), ExecutorError> {
         self.resolve(bindings)?;
+        // On one of the pool's threads, each step's tasks start at once and end without waking
+        // another thread.
+        rayon::scope(|_| self.run_steps(outside))
+    }
+
+    fn run_steps(&mut self, outside: &BTreeMap<ValueId, Tensor>) -> Result<(), ExecutorError> {
         for step in &self.steps {
             let Some(resolved) = &step.resolved else { continue };
             let Some(run) = &resolved.run else { continue };

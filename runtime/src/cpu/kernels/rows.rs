@@ -194,11 +194,12 @@ fn softmax_row(row: &mut [f32]) {
     row.iter_mut().for_each(|x| *x *= factor);
 }
 
+#[allow(clippy::redundant_closure, reason = "a function's name is called one element at a time")]
 #[inline(always)]
 fn log_softmax_row(row: &mut [f32]) {
     let greatest = greatest(row);
     row.iter_mut().for_each(|x| *x -= greatest);
-    let logarithm = sum(row, math::exp).ln();
+    let logarithm = sum(row, |x| math::exp(x)).ln();
     row.iter_mut().for_each(|x| *x -= logarithm);
 }
 

@@ -303,6 +303,7 @@ fn compare(
     }
 }
 
+#[allow(clippy::redundant_closure, reason = "a function's name is called one element at a time")]
 #[inline(always)]
 fn unary(function: Unary, to: Register, a: Register, registers: &mut Registers, n: usize) {
     macro_rules! float {
@@ -371,9 +372,15 @@ fn unary(function: Unary, to: Register, a: Register, registers: &mut Registers, 
         }};
     }
     match a.lane {
-        Lane::F32 => {
-            float!(f32, f32, math::exp, math::expm1, math::log, math::tanh, math::erf)
-        }
+        Lane::F32 => float!(
+            f32,
+            f32,
+            |x| math::exp(x),
+            |x| math::expm1(x),
+            |x| math::log(x),
+            |x| math::tanh(x),
+            |x| math::erf(x)
+        ),
         Lane::F64 => float!(f64, f64, f64::exp, f64::exp_m1, f64::ln, f64::tanh, libm::erf),
         Lane::I32 => integer!(i32, i32),
         Lane::I64 => integer!(i64, i64),
