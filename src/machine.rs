@@ -2,14 +2,19 @@
 
 use membar_ir::topology::{DeviceKind, Topology};
 
-/// The machine that the program runs on, as a topology. Rates and bandwidths are those of the
-/// built-in `cpu`: they are not measured. `None` if that is damaged, which a test excludes.
+/// The machine that the program runs on, as a topology. The bandwidth and the rates of one core are
+/// those of the built-in `cpu`: they are not measured. `None` if that is damaged, which a test
+/// excludes.
 pub fn this_machine() -> Option<Topology> {
     let mut topology = Topology::builtin("cpu")?;
     topology.name = "this-machine".to_string();
     let cpu = topology.first_of(DeviceKind::Cpu)?;
     if let Ok(cores) = std::thread::available_parallelism() {
-        topology.device_mut(cpu)?.units = cores.get() as u32;
+        let device = topology.device_mut(cpu)?;
+        let share = cores.get() as f64 / f64::from(device.units.max(1));
+        device.units = cores.get() as u32;
+        let rates = device.vector_rates.values_mut().chain(device.matrix_rates.values_mut());
+        rates.for_each(|rate| *rate *= share);
     }
     let memories: Vec<_> = topology.memories_of(cpu).collect();
     if let (Some(bytes), Some(memory)) = (memory_bytes(), memories.first()) {

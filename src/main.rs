@@ -14,6 +14,7 @@ fn main() -> ExitCode {
     let result = match &arguments.command {
         Command::Compile(command) => cli::compile::run(command, &output),
         Command::Run(command) => cli::run::run(command, &output),
+        Command::Bench(command) => cli::bench::run(command, &output),
         Command::Inspect(command) => cli::inspect::run(command, &output),
         Command::Topology(command) => cli::topology::run(command, &output),
     };

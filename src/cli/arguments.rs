@@ -1,6 +1,6 @@
 //! The command line's grammar: every command, option and its help; never what they do.
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use membar::{Range, StateOption};
 use std::path::PathBuf;
 
@@ -32,6 +32,9 @@ pub enum Command {
     /// Run a model or a bundle once and summarise its outputs.
     #[command(after_help = "Example:\n  membar run bert.bundle --inputs in.npz --outputs out.npz")]
     Run(Run),
+    /// Run a model or a bundle many times and tell how fast it is, and how fast it could be.
+    #[command(after_help = "Example:\n  membar bench bert.onnx --dim batch=1 --dim sequence=128")]
+    Bench(Bench),
     /// Show what is in a model, a bundle or an IR file.
     #[command(after_help = "Example:\n  membar inspect bert.bundle --json")]
     Inspect(Inspect),
@@ -57,7 +60,7 @@ pub struct Compile {
 }
 
 /// What every command that compiles takes.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Compilation")]
 pub struct CompileArguments {
     /// What the bundle runs on; `cpu` is always in it. May repeat.
@@ -102,29 +105,52 @@ pub enum Target {
     Cpu,
 }
 
-/// `membar run`.
-#[derive(Debug, Args)]
-pub struct Run {
+/// What runs, where, and on what.
+#[derive(Clone, Debug, Args)]
+pub struct Execution {
     /// The model (.onnx, .ir) or bundle.
     pub model: PathBuf,
     /// Input tensors by name (.npz or .safetensors).
-    #[arg(long, value_name = "FILE", required_unless_present = "random_inputs")]
-    pub inputs: Option<PathBuf>,
-    /// Where the output tensors go (.npz or .safetensors).
     #[arg(long, value_name = "FILE")]
-    pub outputs: Option<PathBuf>,
+    pub inputs: Option<PathBuf>,
     /// Where it runs: auto, or cpu.
     #[arg(long, default_value = "auto")]
     pub device: Device,
     /// Draw the inputs that are not given at random from this seed; sizes come from `--dim`.
     #[arg(long, value_name = "SEED")]
     pub random_inputs: Option<u64>,
-    /// Give back the new values of states too.
-    #[arg(long)]
-    pub state_outputs: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub options: CompileArguments,
+}
+
+/// `membar run`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("source").args(["inputs", "random_inputs"]).required(true).multiple(true))]
+pub struct Run {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub execution: Execution,
+    /// Where the output tensors go (.npz or .safetensors).
+    #[arg(long, value_name = "FILE")]
+    pub outputs: Option<PathBuf>,
+    /// Give back the new values of states too.
+    #[arg(long)]
+    pub state_outputs: bool,
+}
+
+/// `membar bench`.
+#[derive(Debug, Args)]
+pub struct Bench {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub execution: Execution,
+    /// Runs before the timed ones.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub warmup: u32,
+    /// Timed runs.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub reps: u32,
 }
 
 /// Where a run takes place.

@@ -2,8 +2,10 @@
 //! library's.
 
 pub mod arguments;
+pub mod bench;
 pub mod compile;
 mod dot;
+mod execution;
 pub mod inspect;
 mod report;
 pub mod run;

@@ -5,7 +5,7 @@ use membar::compile::PassReport;
 use membar::ir::graph::NodeKind;
 use membar::ir::kernel::KernelLibrary;
 use membar::ir::schedule::{HazardKind, Mechanism, Reason};
-use membar::ir::{Stage, TensorType, ValueId};
+use membar::ir::{NodeId, Stage, TensorType, ValueId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -102,7 +102,7 @@ impl GraphReport {
         report
     }
 
-    fn count_node(&mut self, graph: &Graph, id: membar::ir::NodeId) {
+    fn count_node(&mut self, graph: &Graph, id: NodeId) {
         let node = graph.node(id);
         match &node.kind {
             NodeKind::Input => {}
@@ -112,13 +112,7 @@ impl GraphReport {
             }
             NodeKind::Op(op) => {
                 *self.ops.entry(op.mnemonic()).or_insert(0) += 1;
-                let types = |values: &[ValueId]| -> Vec<TensorType> {
-                    values.iter().map(|v| graph.ty(*v).clone()).collect()
-                };
-                let (operands, outputs) = (types(node.operands()), types(node.outputs()));
-                let kernel = membar::CpuLibrary.kernel(op, &operands, &outputs);
-                let runs = kernel.is_none_or(|kernel| kernel.alias.is_none());
-                self.launches += usize::from(runs);
+                self.launches += usize::from(is_launch(graph, id));
             }
         }
     }
@@ -150,6 +144,19 @@ impl GraphReport {
         }
         text
     }
+}
+
+/// Whether a node does work: an operator whose result is not its operand's bytes.
+pub fn is_launch(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    let Some(op) = node.op() else { return false };
+    let (operands, outputs) = (types(graph, node.operands()), types(graph, node.outputs()));
+    membar::CpuLibrary.kernel(op, &operands, &outputs).is_none_or(|kernel| kernel.alias.is_none())
+}
+
+/// The types of values.
+pub fn types(graph: &Graph, values: &[ValueId]) -> Vec<TensorType> {
+    values.iter().map(|value| graph.ty(*value).clone()).collect()
 }
 
 fn list(text: &mut String, title: &str, lines: impl Iterator<Item = String>) {
