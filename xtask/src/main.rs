@@ -1,9 +1,8 @@
 //! Development tasks, `cargo xtask COMMAND`: parses the command line and calls the task.
 //! Nothing that the product needs at run time may live in this crate.
 
-mod demo;
+mod compare;
 mod fetch;
-mod format;
 mod gpu;
 mod models;
 mod process;
@@ -24,12 +23,6 @@ struct Task {
 }
 
 const TASKS: &[Task] = &[
-    Task {
-        name: "demo",
-        usage: "demo",
-        summary: "fetches a trained sentence encoder, compiles it and compares sentences with it",
-        run: demo::run,
-    },
     Task {
         name: "test",
         usage: "test [--fast]",
@@ -55,16 +48,16 @@ const TASKS: &[Task] = &[
         run: gpu::stage,
     },
     Task {
-        name: "format",
-        usage: "format [--check]",
-        summary: "formats every Rust file, those that macros declare too",
-        run: format::run,
-    },
-    Task {
         name: "fetch",
         usage: "fetch [MODEL...]",
         summary: "downloads trained models into target/models; without a name, lists them",
         run: fetch::run,
+    },
+    Task {
+        name: "compare-onnxruntime",
+        usage: "compare-onnxruntime [MODEL]",
+        summary: "times a model (default: minilm-l3) under Membar and onnxruntime, alternating",
+        run: compare::run,
     },
 ];
 

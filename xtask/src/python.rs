@@ -21,26 +21,39 @@ pub fn system_python() -> Command {
 /// # Errors
 /// When Python or pip is missing, or a package cannot be had.
 pub fn set_up(trust_stamp: bool) -> Result<()> {
-    let folder = repository::virtual_environment();
-    let requirements = repository::requirements();
-    let pins = read(&requirements)?;
-    if trust_stamp && has_stamp(&folder, &pins) {
+    install(&repository::virtual_environment(), &repository::requirements(), trust_stamp)
+}
+
+/// The interpreter of the environment that has onnxruntime; creates it where it is missing.
+///
+/// # Errors
+/// As [`set_up`].
+pub fn peer_environment() -> Result<PathBuf> {
+    let folder = repository::peer_environment();
+    install(&folder, &repository::peer_requirements(), true)?;
+    Ok(interpreter(&folder))
+}
+
+fn install(folder: &Path, requirements: &Path, trust_stamp: bool) -> Result<()> {
+    let pins = read(requirements)?;
+    if trust_stamp && has_stamp(folder, &pins) {
         return Ok(());
     }
-    if !interpreter().exists() {
+    let interpreter = interpreter(folder);
+    if !interpreter.exists() {
         // Debian's venv module lacks ensurepip unless python3-venv is installed; the machine's pip
         // can install into an environment without one.
-        process::run(system_python().args(["-m", "venv", "--without-pip"]).arg(&folder))
+        process::run(system_python().args(["-m", "venv", "--without-pip"]).arg(folder))
             .context("cannot create a virtual environment; Python 3.11 or newer is needed")?;
     }
     let mut install = system_python();
     install
         .args(["-m", "pip", "--python"])
-        .arg(interpreter())
+        .arg(interpreter)
         .args(["install", "--quiet", "--disable-pip-version-check", "--requirement"])
-        .arg(&requirements);
+        .arg(requirements);
     process::run(&mut install)?;
-    write_stamp(&folder, &pins)
+    write_stamp(folder, &pins)
 }
 
 /// Writes the node tests of the pinned `onnx` package.
@@ -60,12 +73,14 @@ pub fn generate_node_tests(trust_stamp: bool) -> Result<()> {
         fs::remove_dir_all(&folder)
             .with_context(|| format!("cannot clear {}", folder.display()))?;
     }
-    process::run(Command::new(interpreter()).arg(&script).arg(&folder))?;
+    process::run(
+        Command::new(interpreter(&repository::virtual_environment())).arg(&script).arg(&folder),
+    )?;
     write_stamp(&folder, &origin)
 }
 
-fn interpreter() -> PathBuf {
-    repository::virtual_environment().join("bin/python")
+fn interpreter(environment: &Path) -> PathBuf {
+    environment.join("bin/python")
 }
 
 fn read(path: &Path) -> Result<String> {

@@ -47,16 +47,6 @@ pub fn nvrtc() -> anyhow::Result<PathBuf> {
         .ok_or_else(|| anyhow::anyhow!("there is no NVRTC below {}", libraries.display()))
 }
 
-/// The bundle that the demo compiles.
-pub fn demo_bundle() -> PathBuf {
-    generated().join("demo/sentence-encoder.bundle")
-}
-
-/// The vocabulary of BERT's tokenizer.
-pub fn vocabulary() -> PathBuf {
-    root().join("tests/fixtures/tokenizer/vocab.txt")
-}
-
 /// The pinned Python packages.
 pub fn requirements() -> PathBuf {
     root().join("tests/requirements.txt")
@@ -65,4 +55,24 @@ pub fn requirements() -> PathBuf {
 /// The script that writes the ONNX node tests.
 pub fn node_test_generator() -> PathBuf {
     root().join("tests/gen_node_tests.py")
+}
+
+/// The Python environment that has onnxruntime.
+pub fn peer_environment() -> PathBuf {
+    generated().join("venv-onnxruntime")
+}
+
+/// The pinned Python packages of that environment.
+pub fn peer_requirements() -> PathBuf {
+    root().join("benches/requirements.txt")
+}
+
+/// The script that runs onnxruntime.
+pub fn peer_script() -> PathBuf {
+    root().join("benches/onnxruntime_peer.py")
+}
+
+/// Inputs and outputs of a comparison with onnxruntime.
+pub fn comparison() -> PathBuf {
+    generated().join("compare-onnxruntime")
 }
