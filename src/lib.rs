@@ -32,11 +32,18 @@ mod model;
 
 pub use compile::{CompileOptions, Compiled, compile};
 pub use error::Error;
+pub use machine::this_machine;
 pub use membar_ir as ir;
 pub use membar_ir::pass::StateOption;
 pub use membar_ir::{DType, Graph, Number, Range, Symbol, Tensor};
 pub use membar_onnx as onnx;
 pub use membar_onnx::{ImportOptions, RandomWeights};
-pub use machine::this_machine;
-pub use membar_runtime::{Bundle, BundleError, CpuLibrary, RunOptions, Session, SessionError, bind};
+pub use membar_runtime::{
+    Bundle, BundleError, CpuLibrary, RunOptions, Session, SessionError, bind,
+};
 pub use model::{ModelFormat, load_model};
+
+/// The example in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

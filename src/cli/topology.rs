@@ -18,7 +18,8 @@ pub fn run(command: &TopologyCommand, terminal: &Terminal) -> anyhow::Result<()>
         return Ok(());
     }
     if terminal.json {
-        return terminal.data(&serde_json::to_string_pretty(&toml::from_str::<serde_json::Value>(&text)?)?);
+        return terminal
+            .data(&serde_json::to_string_pretty(&toml::from_str::<serde_json::Value>(&text)?)?);
     }
     terminal.data(&text)
 }

@@ -2,7 +2,9 @@
 //! Nothing that the product needs at run time may live in this crate.
 
 mod compare;
+mod demo;
 mod fetch;
+mod format;
 mod gpu;
 mod models;
 mod process;
@@ -23,6 +25,12 @@ struct Task {
 }
 
 const TASKS: &[Task] = &[
+    Task {
+        name: "demo",
+        usage: "demo",
+        summary: "fetches a trained sentence encoder, compiles it and compares sentences with it",
+        run: demo::run,
+    },
     Task {
         name: "test",
         usage: "test [--fast]",
@@ -46,6 +54,12 @@ const TASKS: &[Task] = &[
         usage: "gpu-stage",
         summary: "puts what a machine with a GPU needs to run the GPU suite into target/gpu",
         run: gpu::stage,
+    },
+    Task {
+        name: "format",
+        usage: "format [--check]",
+        summary: "formats every Rust file, those that macros declare too",
+        run: format::run,
     },
     Task {
         name: "fetch",

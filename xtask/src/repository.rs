@@ -47,6 +47,16 @@ pub fn nvrtc() -> anyhow::Result<PathBuf> {
         .ok_or_else(|| anyhow::anyhow!("there is no NVRTC below {}", libraries.display()))
 }
 
+/// The bundle that the demo compiles.
+pub fn demo_bundle() -> PathBuf {
+    generated().join("demo/sentence-encoder.bundle")
+}
+
+/// The vocabulary of BERT's tokenizer.
+pub fn vocabulary() -> PathBuf {
+    root().join("tests/fixtures/tokenizer/vocab.txt")
+}
+
 /// The pinned Python packages.
 pub fn requirements() -> PathBuf {
     root().join("tests/requirements.txt")

@@ -2,7 +2,7 @@
 //! A check may never be skipped without failing the command.
 
 use crate::steps::Steps;
-use crate::{fetch, models, process, python, repository, tidy};
+use crate::{fetch, format, models, process, python, repository, tidy};
 use anyhow::{Result, bail};
 
 /// Runs the whole list; a failed check does not keep the later ones from running, a failed set-up
@@ -51,7 +51,7 @@ fn fetch_tested_models() -> Result<()> {
 }
 
 fn check_all(steps: &mut Steps) {
-    steps.run("formatting", || process::run(process::cargo().args(["fmt", "--all", "--check"])));
+    steps.run("formatting", format::check);
     steps.run("tidy", tidy::check);
     steps.run("clippy", || {
         let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];

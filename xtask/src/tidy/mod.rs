@@ -37,6 +37,16 @@ pub fn check() -> Result<()> {
     }
 }
 
+/// Every Rust file of the repository, from its root.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn rust_files() -> Result<Vec<String>> {
+    let tree = Tree::read(&repository::root())?;
+    let rust = tree.sources.into_iter().filter(|source| source.has_ending(&["rs"]));
+    Ok(rust.map(|source| source.path).collect())
+}
+
 fn findings() -> Result<Vec<String>> {
     let root = repository::root();
     let tree = Tree::read(&root)?;

@@ -136,7 +136,37 @@ pub const RULES: &[Rule] = &[
             "[one](b.md#top), [two](../README.md), [web](https://a.b), `[c](d)`\n```\n[e](f)\n```\n",
         ),
     },
+    Rule {
+        name: "named-tests",
+        applies: |source| source.path == "ARCHITECTURE.md",
+        check: named_tests,
+        refused: ("ARCHITECTURE.md", "## Invariants\n\n| all is well | `no_such_test` |\n"),
+        taken: (
+            "ARCHITECTURE.md",
+            "## Invariants\n\n| a | b |\n|---|---|\n\n## Rest\n| a | `b` |\n",
+        ),
+    },
 ];
+
+/// Each test that a line of the table of invariants names in its last column exists.
+fn named_tests(source: &Source, tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let lines = numbered(&source.text).skip_while(|(_, line)| *line != "## Invariants").skip(1);
+    for (line, content) in lines.take_while(|(_, line)| !line.starts_with("## ")) {
+        let cells: Vec<&str> = content.split('|').collect();
+        let [.., last, _] = cells.as_slice() else {
+            continue;
+        };
+        for name in last.split('`').skip(1).step_by(2) {
+            let definition = format!("fn {name}(");
+            if !tree.sources.iter().any(|other| other.code.contains(&definition)) {
+                let message = format!("no test is called `{name}`");
+                findings.push(Finding { line, message });
+            }
+        }
+    }
+    findings
+}
 
 fn is_rust(source: &Source) -> bool {
     source.has_ending(&["rs"])
