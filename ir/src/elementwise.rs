@@ -30,7 +30,7 @@ pub(crate) fn elementwise(
         strides.iter().map(|strides| strides.last().copied().unwrap_or(0)).collect();
     let in_blocks = |dtype: &DType| dtype.compute() == DType::F32 || *dtype == DType::Bool;
     let mut blocks = !dtypes.is_empty() && dtypes.iter().all(in_blocks);
-    let mut result = Tensor::zeros(ty);
+    let mut result = Tensor::try_zeros(ty)?;
     let mut index = vec![0usize; outer.len()];
     let mut elements = vec![Number::Bool(false); operands.len()];
     for row in 0..result.elements().checked_div(run).unwrap_or(0) {

@@ -31,7 +31,7 @@ pub(crate) fn build(
     ty: &ConcreteType,
     write: impl FnOnce(&mut [u8]) -> Result<(), EvalError>,
 ) -> Result<Tensor, EvalError> {
-    change(Tensor::zeros(ty.clone()), write)
+    change(Tensor::try_zeros(ty.clone())?, write)
 }
 
 /// A tensor whose elements, each at whole bytes as in [`Elements`], `write` changes.

@@ -42,6 +42,12 @@ pub enum TensorError {
         /// What there was.
         found: usize,
     },
+    /// More memory than there is.
+    #[error("there is no memory for a tensor {ty} of {} bytes", .ty.byte_len())]
+    Memory {
+        /// The type.
+        ty: ConcreteType,
+    },
     /// Another element type than asked for.
     #[error("a tensor of {found} where {expected} is expected")]
     DType {
@@ -53,7 +59,24 @@ pub enum TensorError {
 }
 
 impl Tensor {
-    /// All bits zero.
+    /// All bits zero, of a size that a file or a user chose.
+    ///
+    /// # Errors
+    /// [`TensorError::Memory`] if there is no memory for it.
+    pub fn try_zeros(ty: ConcreteType) -> Result<Tensor, TensorError> {
+        // `vec!` gives untouched pages but aborts without memory, so it is asked for first.
+        let mut probe: Vec<u128> = Vec::new();
+        match probe.try_reserve_exact(ty.byte_len().div_ceil(16)) {
+            Ok(()) => drop(probe),
+            Err(_) => return Err(TensorError::Memory { ty }),
+        }
+        Ok(Tensor::zeros(ty))
+    }
+
+    /// All bits zero, of a size that is known to be small, or in memory already.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
     pub fn zeros(ty: ConcreteType) -> Tensor {
         let words = vec![0u128; ty.byte_len().div_ceil(16)];
         Tensor { ty, storage: Storage::Owned(Arc::new(words)) }
@@ -62,7 +85,7 @@ impl Tensor {
     /// A tensor from its packed little-endian bytes, copied.
     pub fn from_bytes(ty: ConcreteType, bytes: &[u8]) -> Result<Tensor, TensorError> {
         Self::check_length(&ty, "bytes", ty.byte_len(), bytes.len())?;
-        let mut tensor = Tensor::zeros(ty);
+        let mut tensor = Tensor::try_zeros(ty)?;
         tensor.bytes_mut().copy_from_slice(bytes);
         Ok(tensor)
     }
@@ -92,7 +115,7 @@ impl Tensor {
         ty: ConcreteType,
         numbers: impl IntoIterator<Item = Number>,
     ) -> Result<Tensor, TensorError> {
-        let mut tensor = Tensor::zeros(ty);
+        let mut tensor = Tensor::try_zeros(ty)?;
         let expected = tensor.elements();
         let mut found = 0;
         for number in numbers {

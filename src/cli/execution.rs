@@ -3,6 +3,7 @@
 use super::arguments::Execution;
 use super::summary::random_input;
 use super::{Terminal, UsageError, compile_graph, compile_options, import_options, read_tensors};
+use anyhow::Context;
 use membar::tensor_files::Tensors;
 use membar::{Bundle, Graph, Range, Session};
 use std::collections::BTreeMap;
@@ -60,7 +61,9 @@ fn complete(inputs: &mut Tensors, graph: &Graph, execution: &Execution) -> anyho
         let ty = value.ty.concrete(&bindings).map_err(|error| {
             UsageError(format!("input `{name}`: {error}; give it with --dim NAME=N"))
         })?;
-        inputs.insert(name, random_input(ty, seed, stream as u64));
+        let tensor = random_input(ty, seed, stream as u64)
+            .with_context(|| format!("cannot draw input `{name}`"))?;
+        inputs.insert(name, tensor);
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! One line about a tensor, for people; never the whole tensor.
 
 use membar::ir::element::Number;
+use membar::ir::interp::{InterpError, Interpreter};
 use membar::{DType, Tensor};
 use serde_json::{Value, json};
 
@@ -88,24 +89,29 @@ fn short(value: f64) -> String {
 
 /// A tensor of random values for an input: normal floats, and 0 or 1 for integers and truth values,
 /// which are indices that every table has.
-pub fn random_input(ty: membar::ir::ConcreteType, seed: u64, stream: u64) -> Tensor {
+///
+/// # Errors
+/// There is no memory for it.
+pub fn random_input(
+    ty: membar::ir::ConcreteType,
+    seed: u64,
+    stream: u64,
+) -> Result<Tensor, InterpError> {
     use membar::ir::recipe::{Distribution, Recipe, Source};
     let shape: Vec<i64> = ty.shape.iter().map(|extent| *extent as i64).collect();
     let normal = Distribution::Normal(membar::ir::attribute::Float(1.0));
     let source = Source::Random { seed, stream, distribution: normal };
     let float = Recipe::source(membar::ir::TensorType::fixed(DType::F32, &shape), source);
-    let mut result = Tensor::zeros(ty);
-    // A random source cannot fail: it reads no file and its shape is the result's own.
-    if let Ok(values) = membar::ir::interp::Interpreter::default().materialise(&float) {
-        for (index, value) in values.numbers().map(Number::to_float).enumerate() {
-            let number = match result.dtype() {
-                dtype if dtype.is_float() => Number::Float(value),
-                _ => Number::Bool(value > 0.0),
-            };
-            result.set(index, number);
-        }
+    let mut result = Tensor::try_zeros(ty)?;
+    let values = Interpreter::default().materialise(&float)?;
+    for (index, value) in values.numbers().map(Number::to_float).enumerate() {
+        let number = match result.dtype() {
+            dtype if dtype.is_float() => Number::Float(value),
+            _ => Number::Bool(value > 0.0),
+        };
+        result.set(index, number);
     }
-    result
+    Ok(result)
 }
 
 #[cfg(test)]

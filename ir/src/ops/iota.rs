@@ -47,7 +47,7 @@ fn evaluate(op: &Iota, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalE
     let ty = evaluation.outputs[0].clone();
     let (extent, inner) = (ty.shape[op.axis.index()], ty.shape[op.axis.index() + 1..].iter());
     let inner: usize = inner.product();
-    let mut result = Tensor::zeros(ty);
+    let mut result = Tensor::try_zeros(ty)?;
     for position in 0..result.elements() {
         result.set(position, Number::Signed((position / inner % extent) as i64));
     }

@@ -23,7 +23,8 @@ impl Draft {
         if folder.exists() {
             fs::remove_dir_all(&folder).map_err(writing(&folder))?;
         }
-        fs::create_dir(&folder).map_err(writing(&folder))?;
+        // The name of the draft would tell the user nothing.
+        fs::create_dir(&folder).map_err(writing(target))?;
         Ok(Draft { target: target.to_path_buf(), folder })
     }
 

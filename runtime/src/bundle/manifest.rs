@@ -112,6 +112,13 @@ pub struct FileEntry {
     pub blake3: String,
 }
 
+impl FileEntry {
+    /// The entry of a file with these bytes.
+    pub fn of(bytes: &[u8]) -> FileEntry {
+        FileEntry { bytes: bytes.len() as u64, blake3: blake3::hash(bytes).to_hex().to_string() }
+    }
+}
+
 impl Manifest {
     /// The manifest of a graph, without weights, files and digest.
     pub(super) fn of(graph: &Graph, passes: &[PassEntry]) -> Manifest {
@@ -149,7 +156,10 @@ impl Manifest {
     }
 
     /// The file's text with the digest filled in.
-    pub(super) fn sealed(&self) -> Result<String, serde_json::Error> {
+    ///
+    /// # Errors
+    /// It cannot be written as JSON.
+    pub fn sealed(&self) -> Result<String, serde_json::Error> {
         let mut manifest = self.clone();
         manifest.digest = String::new();
         manifest.digest = blake3::hash(text(&manifest)?.as_bytes()).to_hex().to_string();

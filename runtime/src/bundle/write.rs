@@ -187,8 +187,7 @@ fn write_weights(
 fn write_file(folder: &Path, name: &str, bytes: &[u8]) -> Result<FileEntry, BundleError> {
     let path = folder.join(name);
     fs::write(&path, bytes).map_err(writing(&path))?;
-    let blake3 = blake3::hash(bytes).to_hex().to_string();
-    Ok(FileEntry { bytes: bytes.len() as u64, blake3 })
+    Ok(FileEntry::of(bytes))
 }
 
 /// Something of ours that a format cannot express.

@@ -29,7 +29,7 @@ pub(crate) fn evaluate(op: &Op, operands: &[Tensor]) -> Result<Vec<Tensor>, Eval
     let inferred = op.infer(&types).map_err(|error| EvalError::Invalid(error.to_string()))?;
     let mut results = Vec::with_capacity(inferred.len());
     for ty in &inferred {
-        results.push(Tensor::zeros(ty.concrete(&Bindings::new())?));
+        results.push(Tensor::try_zeros(ty.concrete(&Bindings::new())?)?);
     }
     let selected = library::select(op, &types, &inferred)
         .ok_or_else(|| EvalError::Invalid(format!("the CPU has no kernel for {op}")))?;
