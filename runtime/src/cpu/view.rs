@@ -154,6 +154,10 @@ impl Walk {
         count: usize,
         mut visit: impl FnMut(usize, usize, usize, usize),
     ) {
+        // There may be no element to start from: a cache is empty before the first run.
+        if count == 0 {
+            return;
+        }
         let strides = &self.strides[list];
         let inner = self.inner();
         let innermost = self.shape.len() - 1;

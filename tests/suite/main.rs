@@ -1,0 +1,15 @@
+//! Tests of the product as a whole, in one binary so that it links once: each module is one
+//! subject. Never a test of one crate alone, and never expected tensors (`fixtures` and
+//! `conformance` have those).
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bundles;
+mod executor;
+mod fixture;
+mod laws;
+mod pipeline;
+mod random_graphs;
+mod snapshots;
+mod states;
