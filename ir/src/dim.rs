@@ -156,18 +156,63 @@ impl Dim {
         if let Some(quotient) = self.exact_div(other) {
             return Some(quotient);
         }
-        // Terms that the divisor divides leave the quotient: (4a + b) // 4 = a + b // 4.
-        if let Some(divisor) = other.as_constant() {
-            let (whole, rest): (Vec<_>, Vec<_>) =
-                self.terms().into_iter().partition(|(_, c)| c.wrapping_rem(divisor) == 0);
-            if !whole.is_empty() {
-                let whole =
-                    Dim::from_terms(whole.into_iter().map(|(m, c)| (m, c.wrapping_div(divisor))));
-                let rest = Dim::from_terms(rest);
-                return Some(whole + rest.floor_div(other)?);
-            }
+        if let Some(divisor) = other.as_constant().filter(|divisor| *divisor > 0) {
+            return Some(self.floor_div_constant(divisor));
         }
         Some(Dim::atom(Atom::FloorDiv(self.clone(), other.clone())))
+    }
+
+    /// The quotient by a positive constant, in a form that equal quotients share wherever exporters
+    /// and operators write them differently: strided windows give `floordiv(S - 1, 2) + 1`, or
+    /// `-floordiv(-S, 2)`, or `floordiv(S + 1, 2)`.
+    fn floor_div_constant(&self, divisor: i64) -> Dim {
+        // What the divisor divides leaves the quotient: (4a + b + 5) // 4 = a + 1 + (b + 1) // 4.
+        let mut whole = Vec::new();
+        let mut rest = Vec::new();
+        for (monomial, coefficient) in self.terms() {
+            let quotient = floor_div(coefficient, divisor);
+            let remainder = floor_mod(coefficient, divisor);
+            if monomial.is_empty() || remainder == 0 {
+                whole.push((monomial.clone(), quotient));
+                rest.push((monomial, remainder));
+            } else {
+                rest.push((monomial, coefficient));
+            }
+        }
+        let whole = Dim::from_terms(whole);
+        let rest = Dim::from_terms(rest);
+        let terms = rest.terms();
+        let Some((_, first)) = terms.iter().find(|(monomial, _)| !monomial.is_empty()) else {
+            return whole;
+        };
+        // (-a) // n = -((a + n - 1) // n)
+        if *first < 0 {
+            let rounded_up = (-rest + Dim::from(divisor - 1)).floor_div_constant(divisor);
+            return whole - rounded_up;
+        }
+        // (a // m + b) // n = (a + m * b) // (m * n)
+        for (monomial, coefficient) in &terms {
+            let ([(Atom::FloorDiv(inner, by), 1)], 1) = (monomial.as_slice(), *coefficient) else {
+                continue;
+            };
+            let by_constant = by.as_constant().filter(|by| *by > 0);
+            let product = by_constant.and_then(|by| by.checked_mul(divisor));
+            if let Some(product) = product {
+                let others = rest - Dim::from_terms([(monomial.clone(), 1)]);
+                let dividend = inner.clone() + by.clone() * others;
+                return whole + dividend.floor_div_constant(product);
+            }
+        }
+        // (2a + 1) // 4 = a // 2
+        let common = terms
+            .iter()
+            .filter(|(monomial, _)| !monomial.is_empty())
+            .fold(divisor, |common, (_, coefficient)| gcd(common, *coefficient));
+        if common > 1 {
+            let reduced = terms.into_iter().map(|(m, c)| (m, floor_div(c, common)));
+            return whole + Dim::from_terms(reduced).floor_div_constant(divisor / common);
+        }
+        whole + Dim::atom(Atom::FloorDiv(rest, Dim::from(divisor)))
     }
 
     /// `self / other` rounded up. `None` if `other` is the constant 0.
@@ -504,6 +549,11 @@ fn floor_div(a: i64, b: i64) -> i64 {
     if inexact && ((a < 0) != (b < 0)) { quotient - 1 } else { quotient }
 }
 
+/// The greatest common divisor of a positive and any other number.
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b.wrapping_abs(), a.wrapping_rem(b).wrapping_abs()) }
+}
+
 fn floor_mod(a: i64, b: i64) -> i64 {
     a.wrapping_sub(b.wrapping_mul(floor_div(a, b)))
 }
@@ -735,6 +785,37 @@ mod tests {
         let quotient = (Dim::from(4) * s("S") + s("P")).floor_div(&Dim::from(4));
         assert_eq!(quotient.map(|q| q.to_string()).as_deref(), Some("S + floordiv(P, 4)"));
         assert_eq!(s("S").floor_div(&Dim::ZERO), None);
+    }
+
+    #[test]
+    fn equal_quotients_are_written_alike() {
+        let divide = |a: Dim, by: i64| a.floor_div(&Dim::from(by)).unwrap_or_default();
+        let strided = divide(s("S") + Dim::ONE, 2);
+        assert_eq!(divide(s("S") - Dim::ONE, 2) + Dim::ONE, strided);
+        assert_eq!(s("S").ceil_div(&Dim::from(2)), Some(strided.clone()));
+        let twice = divide(s("S") + Dim::from(3), 4);
+        assert_eq!(divide(strided.clone() + Dim::ONE, 2), twice);
+        assert_eq!(strided.ceil_div(&Dim::from(2)), Some(twice));
+        assert_eq!(divide(divide(s("S"), 5), 4), divide(s("S"), 20));
+        assert_eq!(divide(Dim::from(2) * s("S") + Dim::from(5), 4), divide(s("S"), 2) + Dim::ONE);
+        let mixed = divide(s("S"), 3) + s("P");
+        assert_eq!(divide(mixed, 2), divide(s("S") + Dim::from(3) * s("P"), 6));
+    }
+
+    #[test]
+    fn canonical_quotients_have_the_value_of_the_plain_one() {
+        for (a, c, k, m, d) in
+            [(1, 3, 4, 2, 1), (-1, 2, 3, 5, -4), (6, -7, 4, 3, 2), (-4, 1, 6, 2, 5)]
+        {
+            let inner = Dim::from(a) * s("S") + Dim::from(c);
+            let quotient = inner.floor_div(&Dim::from(k)).unwrap_or_default();
+            let outer = (quotient + Dim::from(d)).floor_div(&Dim::from(m)).unwrap_or_default();
+            for value in -30..30 {
+                let bindings: Bindings = [(Symbol::new("S"), value)].into();
+                let expected = (a * value + c).div_euclid(k) + d;
+                assert_eq!(outer.evaluate(&bindings), Ok(expected.div_euclid(m)), "{outer}");
+            }
+        }
     }
 
     #[test]

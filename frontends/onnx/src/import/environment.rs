@@ -278,12 +278,18 @@ impl<'m> Environment<'m> {
         node.origin.push(origin.clone());
         let results = node.outputs().to_vec();
         for result in &results {
-            let ty = self.graph.ty(*result);
+            let ty = self.graph.ty(*result).clone();
             let negative = |dim: &Dim| dim.as_constant().is_some_and(|extent| extent < 0);
             if ty.shape.iter().any(|dim| negative(dim) || is_excessive(dim)) {
                 let shape = ty.shape.iter().map(abbreviated).collect::<Vec<_>>().join(", ");
                 let op = op.mnemonic();
                 return Err(NodeError::new(format!("`{op}` to the impossible shape [{shape}]")));
+            }
+            // No run has a negative extent, so what follows may count on that.
+            for dim in &ty.shape {
+                if self.symbols.bounds(dim).lo.is_none_or(|lo| lo < 0) {
+                    self.symbols.require_at_least(dim, 0);
+                }
             }
         }
         Ok(results)

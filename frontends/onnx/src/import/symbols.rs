@@ -171,7 +171,66 @@ impl Symbols {
         });
         match best {
             Some((symbol, value)) => self.replace(symbol, value, node),
-            None => false,
+            None => self.unify_as_multiples(&equation, node),
+        }
+    }
+
+    /// Solves an equation that holds where symbols are multiples of a divisor in it, as when a
+    /// feature map is halved, doubled and added to what it came from: `2 * ((S + 1) // 2) = S` says
+    /// that `S` is even. Sizes that are no multiple are refused when a run binds its inputs, even
+    /// where they would happen to satisfy the equation.
+    fn unify_as_multiples(&mut self, equation: &Dim, node: &str) -> bool {
+        let mut divisors = BTreeMap::new();
+        collect_divisors(equation, &mut divisors);
+        let candidates: Vec<(Symbol, i64)> = divisors.into_iter().collect();
+        let each = candidates.iter().map(std::slice::from_ref);
+        let mut choices = each.chain(std::iter::once(candidates.as_slice()));
+        let holds = |choice: &&[(Symbol, i64)]| {
+            let multiple = |(symbol, divisor): &(Symbol, i64)| {
+                (symbol.clone(), Dim::from(symbol.clone()) * Dim::from(*divisor))
+            };
+            equation.substitute(&choice.iter().map(multiple).collect()).is(0)
+        };
+        let Some(choice) = choices.find(holds) else {
+            return false;
+        };
+        for (symbol, divisor) in choice {
+            let range = self.ranges.get(symbol).copied().unwrap_or(Range::UNBOUNDED);
+            let lo = range.lo.saturating_add(divisor - 1).div_euclid(*divisor);
+            let hi = range.hi.map(|hi| hi.div_euclid(*divisor));
+            let part = self.generate(&format!("{}_div_{divisor}", symbol.name()), Range { lo, hi });
+            self.replace(symbol.clone(), part * Dim::from(*divisor), node);
+        }
+        true
+    }
+
+    /// Takes a dimension to be at least `least`, by narrowing the range of the symbol that it
+    /// depends on. Does nothing where it depends on several, or not monotonically.
+    pub(crate) fn require_at_least(&mut self, dim: &Dim, least: i64) {
+        let terms = dim.terms();
+        let (constant, term) = match terms.as_slice() {
+            [term] => (0, term),
+            [(empty, constant), term] if empty.is_empty() => (*constant, term),
+            _ => return,
+        };
+        let (monomial, coefficient) = term;
+        let ([(atom, 1)], 1..) = (monomial.as_slice(), *coefficient) else {
+            return;
+        };
+        // The least value of the atom, rounded up.
+        let wanted = least.saturating_sub(constant).saturating_add(coefficient - 1);
+        let wanted = wanted.div_euclid(*coefficient);
+        match atom {
+            Atom::Symbol(symbol) => {
+                let range = self.ranges.entry(symbol.clone()).or_insert(Range::UNBOUNDED);
+                range.lo = range.lo.max(wanted);
+            }
+            Atom::FloorDiv(dividend, divisor) => {
+                if let Some(divisor) = divisor.as_constant().filter(|divisor| *divisor > 0) {
+                    self.require_at_least(&dividend.clone(), wanted.saturating_mul(divisor));
+                }
+            }
+            Atom::Mod(..) | Atom::Min(..) | Atom::Max(..) => {}
         }
     }
 
@@ -269,6 +328,24 @@ fn without_common_factor(difference: &Dim) -> Dim {
     result
 }
 
+/// For the symbols that stand in quotients by constants, the least common multiple of these.
+fn collect_divisors(dim: &Dim, divisors: &mut BTreeMap<Symbol, i64>) {
+    for (atom, _) in dim.terms().iter().flat_map(|(monomial, _)| monomial) {
+        let Atom::FloorDiv(dividend, divisor) = atom else {
+            continue;
+        };
+        let Some(divisor) = divisor.as_constant().filter(|divisor| (2..=4096).contains(divisor))
+        else {
+            continue;
+        };
+        dividend.for_each_symbol(&mut |symbol| {
+            let known = divisors.entry(symbol.clone()).or_insert(1);
+            *known =
+                (1..=*known).map(|times| times * divisor).find(|m| m % *known == 0).unwrap_or(1);
+        });
+    }
+}
+
 /// Every symbol that `equation = 0` can be solved for exactly, with its value.
 fn solutions(equation: &Dim) -> Vec<(Symbol, Dim)> {
     let mut solutions = Vec::new();
@@ -350,6 +427,30 @@ mod tests {
         let scaled = dim("s") * Dim::from(2);
         assert!(symbols.unify(&scaled, &Dim::from(12), "n"));
         assert_eq!(resolved(&symbols, &dim("t")), Dim::from(6));
+    }
+
+    #[test]
+    fn what_is_halved_and_doubled_is_even() {
+        let mut symbols = symbols(&["b", "h", "w"]);
+        let two = Dim::from(2);
+        let doubled = |symbol: &str| {
+            (dim(symbol) + Dim::ONE).floor_div(&two).unwrap_or_default() * Dim::from(2)
+        };
+        assert!(symbols.unify(&doubled("h"), &dim("h"), "add"));
+        assert_eq!(resolved(&symbols, &dim("h")), dim("h_div_2") * two.clone());
+        let area = dim("b") * doubled("w") * dim("h");
+        assert!(symbols.unify(&area, &(dim("b") * dim("w") * dim("h")), "reshape"));
+        assert_eq!(resolved(&symbols, &dim("w")), dim("w_div_2") * two.clone());
+        assert!(!symbols.unify(&(doubled("b") + Dim::ONE), &dim("b"), "add"));
+    }
+
+    #[test]
+    fn extents_bound_what_they_derive_from() {
+        let mut symbols = symbols(&["time"]);
+        let frames = dim("time").floor_div(&Dim::from(20)).unwrap_or_default() - Dim::ONE;
+        symbols.require_at_least(&frames, 0);
+        assert_eq!(symbols.bounds(&dim("time")).lo, Some(20));
+        assert_eq!(symbols.maximum(&Dim::ZERO, &frames), frames);
     }
 
     #[test]

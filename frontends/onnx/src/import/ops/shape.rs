@@ -86,14 +86,45 @@ pub(crate) fn reshape(cx: &mut NodeContext<'_, '_>) -> Outcome {
         }
     }
     if let Some(open) = open {
-        shape[open] = remaining(&from, &shape)?;
+        shape[open] = remaining(cx, &from, &shape)?;
     }
     output_reshaped(cx, shape)
 }
 
 /// The dimension that makes a shape have as many elements as a type. Dimensions that both have
 /// are struck out first, so that they may be 0.
-fn remaining(from: &TensorType, shape: &[Dim]) -> Result<Dim, NodeError> {
+///
+/// Where the others do not divide the number of elements, a leading one that is asked for under
+/// another name is taken to be the leading one there: `view(batch, -1)` of a mask whose batch the
+/// model calls otherwise.
+fn remaining(
+    cx: &mut NodeContext<'_, '_>,
+    from: &TensorType,
+    shape: &[Dim],
+) -> Result<Dim, NodeError> {
+    let (elements, divisor) = struck_out(from, shape);
+    if divisor.is(0) {
+        return Ok(Dim::ZERO);
+    }
+    if let Some(exact) = elements.exact_div(&divisor) {
+        return Ok(exact);
+    }
+    if let (Some(had), Some(asked)) = (from.shape.first(), shape.first())
+        && had.as_symbol().is_some()
+        && asked.as_symbol().is_some()
+    {
+        cx.unify(asked, had, "leading dimensions")?;
+    }
+    let mut resolved = [elements, divisor];
+    resolved.iter_mut().for_each(|dim| cx.symbols().resolve(dim));
+    let [elements, divisor] = resolved;
+    elements
+        .floor_div(&divisor)
+        .ok_or_else(|| NodeError::new("the shape leaves the dimension of -1 open"))
+}
+
+/// The number of elements of a type and of a shape, without the dimensions that both have.
+fn struck_out(from: &TensorType, shape: &[Dim]) -> (Dim, Dim) {
     let mut left = from.shape.clone();
     let mut divisor = Dim::ONE;
     for dim in shape {
@@ -102,13 +133,7 @@ fn remaining(from: &TensorType, shape: &[Dim]) -> Result<Dim, NodeError> {
             None => divisor = divisor * dim.clone(),
         }
     }
-    let elements: Dim = left.into_iter().product();
-    if divisor.is(0) {
-        return Ok(Dim::ZERO);
-    }
-    elements
-        .floor_div(&divisor)
-        .ok_or_else(|| NodeError::new("the shape leaves the dimension of -1 open"))
+    (left.into_iter().product(), divisor)
 }
 
 /// `Flatten`: to a matrix, split at an axis.
