@@ -142,9 +142,20 @@ pub(crate) fn one_hot(cx: &mut NodeContext<'_, '_>) -> Outcome {
     let indices = cx.emit(Scalar::Select, &[negative, wrapped, indices])?;
 
     let inner = cx.type_of(indices).rank() - axis.index() - 1;
-    let mut row = vec![Dim::ONE; inner + 1];
-    row[0] = depth;
-    let classes = cx.emit(Iota { shape: row, axis: 0usize.into(), dtype: DType::I64 }, &[])?;
+    // Few classes are a literal, so that what constants decide is constant: PyTorch's older
+    // exporter computes the repeats of `repeat_interleave` by `OneHot`.
+    let classes = match depth.as_constant() {
+        Some(count @ 0..=64) => {
+            let mut row = vec![1; inner + 1];
+            row[0] = count as usize;
+            cx.literal(DType::I64, &row, (0..count).map(Number::Signed))?
+        }
+        _ => {
+            let mut row = vec![Dim::ONE; inner + 1];
+            row[0] = depth;
+            cx.emit(Iota { shape: row, axis: 0usize.into(), dtype: DType::I64 }, &[])?
+        }
+    };
     let hot = cx.emit(Scalar::Equal, &[indices, classes])?;
 
     let values = cx.operand(2)?;
