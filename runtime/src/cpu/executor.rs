@@ -418,9 +418,11 @@ impl Executor {
             .any(|pair| pair.operand as usize == index && pair.output as usize == output);
         let (view, written) = (&operands[index], &outputs[output]);
         let aligned = span.bytes.start == writes[output].bytes.start;
-        let same_elements = (view.is_contiguous()
-            && written.is_contiguous()
-            && view.elements() == written.elements())
+        // An alias has the same bytes, which may be more elements of a smaller type.
+        let aliased = spec.alias.is_some_and(|pair| pair.operand as usize == index);
+        let same_extent = view.elements() == written.elements()
+            || aliased && view.ty().byte_len() == written.ty().byte_len();
+        let same_elements = view.is_contiguous() && written.is_contiguous() && same_extent
             || same_strides(view, written);
         if allowed && aligned && same_elements {
             return Ok(Place::Output(output));
