@@ -5,9 +5,12 @@ use bytes::Bytes;
 use membar::tensor_files::{self, Format};
 use std::path::Path;
 
+/// What a target does with foreign bytes.
+pub type Target = fn(&[u8]);
+
 /// A name, which is also that of its program and of its folder in `corpus/`, and what it runs.
 #[allow(dead_code, reason = "each fuzzer runs one target and has no use for the list")]
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+pub const TARGETS: &[(&str, Target)] = &[
     ("load_onnx", load_onnx),
     ("import_onnx", import_onnx),
     ("parse_ir", parse_ir),

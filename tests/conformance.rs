@@ -144,6 +144,9 @@ fn run(case: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether an input of that name and value may be bound.
+type MayBind<'a> = &'a dyn Fn(&str, &Tensor) -> bool;
+
 /// A session, and the inputs that it takes. Where the model needs constants for axes, shapes and
 /// pads, the inputs that may be such are bound to their values, the first one last.
 fn session_of(
@@ -151,7 +154,7 @@ fn session_of(
     inputs: BTreeMap<String, Tensor>,
     names: &[String],
 ) -> anyhow::Result<(Session, BTreeMap<String, Tensor>)> {
-    let may_bind: [&dyn Fn(&str, &Tensor) -> bool; 3] = [
+    let may_bind: [MayBind<'_>; 3] = [
         &|_, _| false,
         &|name, tensor| Some(name) != names.first().map(String::as_str) && is_small(tensor),
         &|_, tensor| is_small(tensor),

@@ -258,7 +258,7 @@ fn outputs_may_be_inputs_constants_and_each_other() {
                 node("Identity", &["x"], &["copy"]),
                 node("Identity", &["w"], &["constant"]),
             ],
-            &["x", "y", "again", "copy", "w", "constant", "big"].map(|name| untyped(name)),
+            &["x", "y", "again", "copy", "w", "constant", "big"].map(untyped),
         ))
     };
     let unused = Tensor::from_elements(&[2], &[3i64, -4]).unwrap();
