@@ -55,7 +55,7 @@ fn collect() -> anyhow::Result<Vec<Trial>> {
     }
     ensure!(unknown.is_empty(), "not_passing.txt lists tests that do not exist: {unknown:?}");
     let share = 1.0 - listed.len() as f64 / in_scope as f64;
-    println!("{in_scope} node tests in scope, {} of them listed as not passing", listed.len());
+    eprintln!("{in_scope} node tests in scope, {} of them listed as not passing", listed.len());
     trials.push(Trial::test("required_share", move || {
         if share >= REQUIRED_SHARE {
             return Ok(());

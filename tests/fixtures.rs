@@ -50,7 +50,7 @@ fn collect() -> anyhow::Result<Vec<Trial>> {
     for folder in folders("tests/fixtures/trained")? {
         let name = file_name(&folder);
         if let Some(reason) = support::not_run(&name) {
-            println!("skipped: trained::{name}: {reason}");
+            eprintln!("skipped: trained::{name}: {reason}");
             continue;
         }
         add_data_sets(&mut trials, "trained", &folder, &support::trained_model(&name))?;

@@ -61,7 +61,7 @@ fn run() -> ExitCode {
     let required = std::env::var_os("MEMBAR_REQUIRE_GPU").is_some();
     let absent = Device::count().err();
     if let Some(error) = &absent {
-        println!("no GPU: {error}");
+        eprintln!("no GPU: {error}");
     }
     let mut trials: Vec<Trial> = TESTS
         .iter()
