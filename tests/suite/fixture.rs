@@ -75,13 +75,17 @@ impl Fixture {
     }
 
     /// Ranges from the model's lower ends to the greatest sizes of the data sets and one more,
-    /// images apart.
+    /// images apart. Windows and selections need a least size that no type tells, so models with
+    /// such begin at the least sizes of the data sets.
     pub fn ranges(&self) -> BTreeMap<Symbol, Range> {
         let sizes = self.sizes();
         let range = |(symbol, declared): (&Symbol, &Range)| {
             let most = sizes.iter().map(|sizes| sizes[symbol]).max().unwrap_or(1);
             let most = if most < 16 { most + 1 } else { most };
-            (symbol.clone(), Range::new(declared.lo, declared.hi.map_or(most, |hi| hi.min(most))))
+            let least =
+                sizes.iter().map(|sizes| sizes[symbol]).min().filter(|_| self.has_windows());
+            let least = least.unwrap_or(declared.lo);
+            (symbol.clone(), Range::new(least, declared.hi.map_or(most, |hi| hi.min(most))))
         };
         let mut ranges: BTreeMap<Symbol, Range> = self.graph.symbols.iter().map(range).collect();
         for (symbol, terms) in self.sums() {
@@ -90,6 +94,12 @@ impl Fixture {
             ranges.insert(symbol, Range::new(lo, hi));
         }
         ranges
+    }
+
+    fn has_windows(&self) -> bool {
+        let windows = ["conv", "pool", "top_k"];
+        let mut ops = self.graph.nodes().filter_map(|node| self.graph.node(node).op());
+        ops.any(|op| windows.contains(&op.mnemonic()))
     }
 
     /// Options that compile for these ranges.

@@ -25,7 +25,9 @@ fn has_cache(name: &str) -> bool {
     let named = |value| graph.value(value).name.as_deref().unwrap_or_default();
     graph.inputs().iter().any(|value| {
         let name: &str = named(*value);
-        name.starts_with("past") || name.starts_with("key_cache") || name == "pk"
+        // A cache of a fixed length cannot grow.
+        let grows = graph.ty(*value).shape.get(2).is_some_and(|dim| dim.as_constant().is_none());
+        name.starts_with("past") || name.starts_with("key_cache") || name == "pk" && grows
     })
 }
 

@@ -1,7 +1,7 @@
 //! Writes ONNX models for the tests, message by message, wrong ones too; must never check what it
 //! writes.
 
-#![allow(dead_code)] // Each test binary uses some of it.
+#![allow(dead_code, reason = "each test binary uses some of it")]
 
 /// A protobuf message being written. The field numbers are those of `onnx.proto`.
 #[derive(Clone, Default)]
