@@ -114,7 +114,7 @@ impl Model {
     ///
     /// # Errors
     /// [`ImportError`], for whatever is wrong with the file; a missing data file is not an error
-    /// here (see [`DataLocation::Missing`]).
+    /// here (see [`crate::DataLocation::Missing`]).
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ImportError> {
         let path = path.as_ref();
         let source = Source::open(path)?;
