@@ -22,6 +22,13 @@ pub struct KernelSpec {
     /// `insert_copies` sees to it. The state of an `append` may always have gaps, and so may its
     /// result.
     pub strided_operands: Vec<u32>,
+    /// Every block of the kernel, idle ones too, waits for the kernels before it
+    /// (`griddepcontrol.wait`) before it first reads what another step writes and before its first
+    /// write, so that it may have a programmatic edge in front of it.
+    pub waits: bool,
+    /// Operands that the asynchronous proxy (tensor memory accelerator, `wgmma`) reads in memory,
+    /// ascending.
+    pub async_operands: Vec<u32>,
 }
 
 /// An operand and an output that may share memory.

@@ -13,6 +13,7 @@ mod movement;
 pub mod op;
 pub mod ops;
 pub mod pass;
+pub mod program;
 pub mod recipe;
 pub mod scalar;
 pub mod schedule;
