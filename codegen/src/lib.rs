@@ -1,4 +1,9 @@
-//! Code generation for CUDA devices: source text becomes cubins through NVRTC. Must never need a
-//! GPU, a driver or a CUDA header.
+//! Code generation for CUDA devices: a scheduled graph becomes kernels in CUDA C++, and these become
+//! cubins through NVRTC. Must never need a GPU, a driver or a CUDA header.
 
+pub mod emit;
+mod library;
 pub mod nvrtc;
+
+pub use emit::{EmitError, emit};
+pub use library::CudaLibrary;

@@ -5,12 +5,15 @@ mod random_graph;
 
 pub use random_graph::{random_graph, random_inputs};
 
-use crate::dim::Dim;
+use crate::dim::{Bindings, Dim};
 use crate::dtype::{DType, DTypeClass};
 use crate::element::{Element, Number};
+use crate::graph::{Graph, NodeKind, Stage};
 use crate::interp::Interpreter;
 use crate::ops::Op;
+use crate::schedule::{Buffer, BufferId, Region};
 use crate::tensor::Tensor;
+use crate::topology::MemoryId;
 use crate::types::{ConcreteType, TensorType};
 use std::fmt;
 
@@ -146,6 +149,36 @@ pub fn floats(tensor: &Tensor) -> Vec<f64> {
 pub fn symbolic(dtype: DType, dims: &[&str]) -> TensorType {
     let dim = |word: &&str| word.parse::<i64>().map_or_else(|_| Dim::symbol(word), Dim::from);
     TensorType::new(dtype, dims.iter().map(dim).collect::<Vec<_>>())
+}
+
+/// Gives every value but weights a region of its own, at the upper ends of all ranges, and
+/// schedules the nodes in topological order. Values that have a region keep it.
+///
+/// # Panics
+/// If a shape is impossible.
+pub fn plan(mut graph: Graph) -> Graph {
+    let upper: Bindings =
+        graph.symbols.iter().map(|(s, range)| (s.clone(), range.hi.unwrap_or(64))).collect();
+    let order = graph.order();
+    let mut offset = 0u64;
+    let buffer = BufferId(1_000);
+    for id in &order {
+        if matches!(graph.node(*id).kind, NodeKind::Weight(_)) {
+            continue;
+        }
+        for value in graph.node(*id).outputs().to_vec() {
+            if graph.value(value).region.is_some() {
+                continue;
+            }
+            let bytes = graph.ty(value).concrete(&upper).map_or_else(|error| panic!("{error}"), |ty| ty.byte_len() as u64);
+            graph.value_mut(value).region = Some(Region::contiguous(buffer, offset, bytes));
+            offset = (offset + bytes).next_multiple_of(64);
+        }
+    }
+    graph.buffers.insert(buffer, Buffer { bytes: offset, memory: MemoryId(0) });
+    graph.schedule = order;
+    graph.stage = Stage::Scheduled;
+    graph
 }
 
 /// Evaluates an operator by its meaning.

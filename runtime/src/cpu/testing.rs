@@ -3,14 +3,13 @@
 
 use super::executor::Executor;
 use membar_ir::dim::{Bindings, Range, Symbol};
+pub(crate) use membar_ir::testing::plan;
 use membar_ir::dtype::{DType, DTypeClass};
 use membar_ir::element::Number;
-use membar_ir::graph::{Graph, NodeKind, Stage};
+use membar_ir::graph::Graph;
 use membar_ir::interp::Interpreter;
 use membar_ir::ops::Op;
-use membar_ir::schedule::{Buffer, BufferId, Region};
 use membar_ir::tensor::Tensor;
-use membar_ir::topology::MemoryId;
 use membar_ir::types::{ConcreteType, TensorType};
 use std::collections::BTreeMap;
 
@@ -68,33 +67,6 @@ pub(crate) fn sure<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
         Ok(value) => value,
         Err(error) => panic!("{error}"),
     }
-}
-
-/// Gives every value but weights a region of its own, at the upper ends of all ranges, and
-/// schedules the nodes in topological order. Values that have a region keep it.
-pub(crate) fn plan(mut graph: Graph) -> Graph {
-    let upper: Bindings =
-        graph.symbols.iter().map(|(s, range)| (s.clone(), range.hi.unwrap_or(64))).collect();
-    let order = graph.order();
-    let mut offset = 0u64;
-    let buffer = BufferId(1_000);
-    for id in &order {
-        if matches!(graph.node(*id).kind, NodeKind::Weight(_)) {
-            continue;
-        }
-        for value in graph.node(*id).outputs().to_vec() {
-            if graph.value(value).region.is_some() {
-                continue;
-            }
-            let bytes = sure(graph.ty(value).concrete(&upper)).byte_len() as u64;
-            graph.value_mut(value).region = Some(Region::contiguous(buffer, offset, bytes));
-            offset = (offset + bytes).next_multiple_of(64);
-        }
-    }
-    graph.buffers.insert(buffer, Buffer { bytes: offset, memory: MemoryId(0) });
-    graph.schedule = order;
-    graph.stage = Stage::Scheduled;
-    graph
 }
 
 /// Runs a planned graph on poisoned memory and compares every output with the interpreter's.

@@ -1,0 +1,86 @@
+//! Families of kernels: the only table from operators to what writes their kernels. Must never write
+//! one itself.
+
+use super::EmitError;
+use super::kernel::{Emitted, StepContext};
+use super::{loops, pointwise, rows, scatter, state};
+use membar_ir::kernel::{InPlace, KernelSpec};
+use membar_ir::ops::Op;
+use membar_ir::types::TensorType;
+
+/// A way to write the kernels of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// The operand's bytes under another type.
+    Alias,
+    /// Rows behind those of a state.
+    Append,
+    /// A function of the result's position.
+    Pointwise,
+    /// A function of the result's position that loops over what it combines.
+    Loop,
+    /// Groups of threads that share a row.
+    Rows,
+    /// Writes at places that data names.
+    Scatter,
+}
+
+impl Family {
+    /// The family of an operator on these types; `None`: it runs as what it is made of.
+    pub fn of(op: &Op, operands: &[TensorType], outputs: &[TensorType]) -> Option<Family> {
+        match op {
+            Op::Reshape(_) | Op::Bitcast(_) => Some(Family::Alias),
+            Op::Append(_) => Some(Family::Append),
+            // Two threads may not write one byte.
+            op if outputs.iter().any(|ty| ty.dtype.bits() == 4)
+                && !pointwise::is_pointwise(op, operands) =>
+            {
+                None
+            }
+            Op::GroupNorm(op) if operands[0].shape[1].exact_div(&op.groups.into()).is_none() => {
+                None
+            }
+            Op::ScatterElements(_) | Op::ScatterNd(_) => Some(Family::Scatter),
+            op if rows::is_row(op) => Some(Family::Rows),
+            op if loops::is_loop(op) => Some(Family::Loop),
+            op if pointwise::is_pointwise(op, operands) => Some(Family::Pointwise),
+            _ => None,
+        }
+    }
+
+    /// What passes must know of the kernel.
+    pub fn spec(self, op: &Op, operands: &[TensorType], outputs: &[TensorType]) -> KernelSpec {
+        let first = InPlace { operand: 0, output: 0 };
+        let same_as_output = |(_, ty): &(usize, &TensorType)| outputs.first() == Some(*ty);
+        let in_place = match (self, op) {
+            (Family::Alias | Family::Append | Family::Scatter, _) => vec![first],
+            // Each element is read before the same thread writes it.
+            (Family::Pointwise, Op::Scalar(_)) => operands
+                .iter()
+                .enumerate()
+                .filter(same_as_output)
+                .map(|(operand, _)| InPlace { operand: operand as u32, output: 0 })
+                .collect(),
+            (Family::Pointwise | Family::Loop | Family::Rows, _) => Vec::new(),
+        };
+        KernelSpec {
+            name: op.mnemonic().to_string(),
+            in_place,
+            alias: (self == Family::Alias).then_some(first),
+            strided_operands: (0..operands.len() as u32).collect(),
+            waits: true,
+            ..KernelSpec::default()
+        }
+    }
+
+    /// The kernels of a step, one after another.
+    pub fn emit(self, step: &StepContext<'_>) -> Result<Vec<Emitted>, EmitError> {
+        match self {
+            Family::Alias => state::alias(step),
+            Family::Append => state::append(step),
+            Family::Pointwise | Family::Loop => pointwise::emit(step),
+            Family::Rows => rows::emit(step),
+            Family::Scatter => scatter::emit(step),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Kernels of operators on their own, as text and through NVRTC. Must never run one: that takes a
+//! GPU, and stands in the GPU suite.
+
+use crate::library::CudaLibrary;
+use crate::nvrtc::Nvrtc;
+use membar_ir::dim::{Range, Symbol};
+use membar_ir::dtype::DType;
+use membar_ir::graph::Graph;
+use membar_ir::ops::{Op, Scalar};
+use membar_ir::program::DeviceProgram;
+use membar_ir::testing::plan;
+use membar_ir::text::Cursor;
+use membar_ir::topology::{DeviceKind, Topology};
+use membar_ir::types::TensorType;
+
+fn library(topology: &str) -> CudaLibrary {
+    let topology = Topology::builtin(topology).unwrap_or_else(|| panic!("{topology}"));
+    let device = topology.first_of(DeviceKind::Gpu).unwrap_or_else(|| panic!("no GPU"));
+    CudaLibrary::for_device(&topology, device).unwrap_or_else(|| panic!("no library"))
+}
+
+/// The program of a graph of one operator.
+fn program(op: impl Into<Op>, operands: &[TensorType]) -> DeviceProgram {
+    let op = op.into();
+    let mut graph = Graph::new(op.mnemonic());
+    graph.declare(Symbol::new("N"), Range::new(1, 40));
+    let inputs: Vec<_> = operands
+        .iter()
+        .enumerate()
+        .map(|(i, ty)| graph.add_input(&format!("x{i}"), ty.clone()))
+        .collect();
+    let node = graph.add_op(op.clone(), &inputs).unwrap_or_else(|error| panic!("{op}: {error}"));
+    let outputs = graph.node(node).outputs().to_vec();
+    graph.set_outputs(outputs.into_iter().enumerate().map(|(i, v)| (format!("y{i}"), v)));
+    super::emit(&plan(graph), &library("h200")).unwrap_or_else(|error| panic!("{op}: {error}"))
+}
+
+/// Compiles all kernels as one translation unit; NVRTC takes a second for the prelude alone.
+fn compile(programs: &[DeviceProgram]) {
+    let Ok(nvrtc) = Nvrtc::load() else { return };
+    let mut source = String::new();
+    for kernel in programs.iter().flat_map(|program| &program.kernels) {
+        let body = kernel.source.strip_prefix(super::kernel::PRELUDE);
+        let body = body.unwrap_or_else(|| panic!("{} has no prelude", kernel.name));
+        if !source.contains(&kernel.name) {
+            source.push_str(&format!("namespace n_{} {{{body}}}\n", kernel.name));
+        }
+    }
+    let source = format!("{}{source}", super::kernel::PRELUDE);
+    for target in ["sm_80", "sm_90a"] {
+        if let Err(error) = nvrtc.compile("kernels.cu", &source, target) {
+            panic!("{error}\n{source}");
+        }
+    }
+}
+
+/// One of each kind of arithmetic.
+const SWEPT: [DType; 8] = [
+    DType::F64,
+    DType::F32,
+    DType::F16,
+    DType::F8E5m2,
+    DType::I64,
+    DType::U4,
+    DType::I8,
+    DType::Bool,
+];
+
+#[test]
+fn every_scalar_function_compiles() {
+    let mut programs = Vec::new();
+    for mnemonic in Scalar::MNEMONICS {
+        let Some(Ok(op)) = Op::parse(mnemonic, &mut Cursor::new("")) else { continue };
+        let Op::Scalar(scalar) = &op else { continue };
+        for dtype in SWEPT {
+            let shapes: [&[i64]; 3] = [&[3, 1, 67], &[1, 5, 67], &[5, 1]];
+            let mut operands: Vec<TensorType> = shapes[..scalar.arity()]
+                .iter()
+                .map(|shape| TensorType::fixed(dtype, shape))
+                .collect();
+            if *mnemonic == "select" {
+                operands[0].dtype = DType::Bool;
+            }
+            if op.infer(&operands).is_ok() {
+                programs.push(program(op.clone(), &operands));
+            }
+        }
+    }
+    assert!(programs.len() > 250, "{}", programs.len());
+    compile(&programs);
+}
+
+/// Operators with a kernel of their own: name, attributes, operands.
+const OPERATORS: &[(&str, &str, &[(DType, &[i64])])] = &[
+    ("reshape", "{shape = [6, 10]}", &[(DType::F32, &[3, 20])]),
+    ("bitcast", "{dtype = i32, shape = [3, 4]}", &[(DType::F32, &[3, 4])]),
+    ("transpose", "{perm = [2, 0, 1]}", &[(DType::F16, &[3, 4, 5])]),
+    ("transpose", "{perm = [1, 0]}", &[(DType::I4, &[3, 5])]),
+    ("broadcast", "{shape = [2, 3, 4]}", &[(DType::Bool, &[3, 1])]),
+    ("slice", "{starts = [0, 3], sizes = [2, 2], steps = [1, -2]}", &[(DType::I8, &[2, 5])]),
+    (
+        "concat",
+        "{axis = 1}",
+        &[(DType::F32, &[2, 3]), (DType::F32, &[2, 1]), (DType::F32, &[2, 5])],
+    ),
+    ("append", "{axis = 0}", &[(DType::F32, &[2, 3]), (DType::F32, &[1, 3])]),
+    (
+        "pad",
+        "{mode = constant, before = [1, 0], after = [0, 2]}",
+        &[(DType::F32, &[2, 3]), (DType::F32, &[])],
+    ),
+    ("pad", "{mode = reflect, before = [1, 0], after = [0, 2]}", &[(DType::I64, &[2, 3])]),
+    ("pad", "{mode = wrap, before = [1, 0], after = [0, 2]}", &[(DType::F64, &[2, 3])]),
+    ("pad", "{mode = edge, before = [1, 0], after = [0, 2]}", &[(DType::Bf16, &[2, 3])]),
+    ("gather", "{axis = 0}", &[(DType::F16, &[9, 8]), (DType::I64, &[2, 3])]),
+    ("gather_elements", "{axis = 1}", &[(DType::F32, &[2, 8]), (DType::I32, &[2, 3])]),
+    ("gather_nd", "{batch_dims = 1}", &[(DType::F32, &[2, 8, 3]), (DType::I64, &[2, 4, 1])]),
+    ("iota", "{shape = [3, 4], axis = 1, dtype = f32}", &[]),
+    ("dims", "{values = [3, N, N * N + 1]}", &[]),
+    (
+        "tensor_scatter",
+        "{axis = 1, indices = true, circular = false}",
+        &[(DType::F32, &[2, 8, 3]), (DType::F32, &[2, 1, 3]), (DType::I64, &[2])],
+    ),
+    (
+        "tensor_scatter",
+        "{axis = 1, indices = true, circular = true}",
+        &[(DType::F32, &[2, 8, 3]), (DType::F32, &[2, 2, 3]), (DType::I64, &[2])],
+    ),
+    (
+        "scatter_elements",
+        "{axis = 0, reduction = add}",
+        &[(DType::F16, &[4, 3]), (DType::I64, &[2, 3]), (DType::F16, &[2, 3])],
+    ),
+    (
+        "scatter_nd",
+        "{reduction = max}",
+        &[(DType::I32, &[4, 3]), (DType::I64, &[2, 1]), (DType::I32, &[2, 3])],
+    ),
+    (
+        "quantize",
+        "{dtype = u8, axis = 1, zero_point = true, saturate = true}",
+        &[(DType::F32, &[2, 3]), (DType::F32, &[3]), (DType::U8, &[3])],
+    ),
+    (
+        "dequantize",
+        "{dtype = f16, axis = 0, block = 4, zero_point = false}",
+        &[(DType::I4, &[8, 3]), (DType::F16, &[2, 3])],
+    ),
+    (
+        "rotary_embedding",
+        "{interleaved = true}",
+        &[(DType::F32, &[1, 2, 5, 8]), (DType::F32, &[1, 5, 3]), (DType::F32, &[1, 5, 3])],
+    ),
+    (
+        "batch_norm",
+        "{epsilon = 1e-5}",
+        &[
+            (DType::F32, &[2, 3, 4]),
+            (DType::F32, &[3]),
+            (DType::F32, &[3]),
+            (DType::F32, &[3]),
+            (DType::F32, &[3]),
+        ],
+    ),
+    (
+        "matmul",
+        "{acc = f32, result = f16}",
+        &[(DType::F16, &[2, 1, 3, 5]), (DType::F16, &[4, 5, 7])],
+    ),
+    ("matmul", "{acc = i32, result = i32}", &[(DType::U8, &[3, 5]), (DType::I8, &[5, 7])]),
+    ("reduce", "{kind = mean, axes = [0, 2], keep = false}", &[(DType::F32, &[3, 4, 5])]),
+    ("reduce", "{kind = max, axes = [1], keep = true}", &[(DType::Bf16, &[3, 400])]),
+    ("reduce", "{kind = min, axes = [1], keep = true}", &[(DType::Bool, &[3, 4000])]),
+    ("reduce", "{kind = prod, axes = [], keep = true}", &[(DType::U8, &[3, 4])]),
+    ("arg_reduce", "{kind = min, axis = 1, keep = false, last = true}", &[(DType::F16, &[3, 70])]),
+    ("top_k", "{axis = 0, k = 2, largest = false}", &[(DType::I64, &[3, 7])]),
+    ("top_k", "{axis = 1, k = 2, largest = true}", &[(DType::F32, &[3, 700])]),
+    (
+        "cumulative",
+        "{kind = sum, axis = 1, exclusive = true, reverse = true}",
+        &[(DType::F32, &[3, 7])],
+    ),
+    ("softmax", "{axis = 1}", &[(DType::F16, &[3, 77])]),
+    ("softmax", "{axis = 0}", &[(DType::F64, &[3, 77])]),
+    ("softmax", "{axis = 1}", &[(DType::F32, &[3, 7700])]),
+    ("log_softmax", "{axis = 1}", &[(DType::F32, &[3, 1000])]),
+    (
+        "layer_norm",
+        "{axis = 1, epsilon = 1e-5, bias = true, statistics = true}",
+        &[(DType::F16, &[3, 4, 20]), (DType::F16, &[4, 20]), (DType::F16, &[20])],
+    ),
+    ("rms_norm", "{axis = 1, epsilon = 1e-5}", &[(DType::Bf16, &[3, 768]), (DType::Bf16, &[768])]),
+    (
+        "group_norm",
+        "{groups = 2, epsilon = 1e-5}",
+        &[(DType::F32, &[3, 4, 5, 5]), (DType::F32, &[4]), (DType::F32, &[4])],
+    ),
+    (
+        "conv",
+        "{strides = [2, 1], dilations = [1, 2], before = [1, 1], after = [1, 0], groups = 2, bias = true}",
+        &[(DType::F32, &[2, 4, 9, 9]), (DType::F32, &[6, 2, 3, 3]), (DType::F32, &[6])],
+    ),
+    (
+        "conv_transpose",
+        "{strides = [2], dilations = [2], before = [-1], after = [1], output_padding = [1], groups = 2, bias = false}",
+        &[(DType::F16, &[2, 4, 9]), (DType::F16, &[4, 3, 3])],
+    ),
+    (
+        "pool",
+        "{kind = max, kernel = [3, 3], strides = [2, 2], dilations = [1, 1], before = [1, 1], after = [1, 1], ceil = true, count_padding = false, power = 2, indices = true, column_major = true}",
+        &[(DType::F32, &[1, 2, 8, 8])],
+    ),
+    (
+        "pool",
+        "{kind = average, kernel = [3], strides = [2], dilations = [1], before = [1], after = [1], ceil = false, count_padding = true, power = 2, indices = false, column_major = false}",
+        &[(DType::F16, &[1, 2, 8])],
+    ),
+    (
+        "pool",
+        "{kind = lp, kernel = [3], strides = [2], dilations = [1], before = [1], after = [1], ceil = false, count_padding = true, power = 3, indices = false, column_major = false}",
+        &[(DType::F64, &[1, 2, 8])],
+    ),
+    (
+        "resize",
+        "{sizes = [1, 6, 9], scales = [1, 1.5, 2.25], mode = cubic, coordinates = half_pixel, nearest = floor, cubic_coefficient = -0.75, exclude_outside = true, antialias = true, extrapolation = 0, roi = []}",
+        &[(DType::F32, &[1, 4, 4])],
+    ),
+    (
+        "resize",
+        "{sizes = [1, 6, 9], scales = [], mode = nearest, coordinates = align_corners, nearest = round_prefer_ceil, cubic_coefficient = -0.75, exclude_outside = false, antialias = false, extrapolation = 0, roi = []}",
+        &[(DType::U8, &[1, 4, 4])],
+    ),
+    (
+        "grid_sample",
+        "{mode = cubic, padding = reflection, align_corners = false}",
+        &[(DType::F32, &[1, 2, 4, 4]), (DType::F32, &[1, 3, 3, 2])],
+    ),
+];
+
+#[test]
+fn every_family_compiles() {
+    let mut programs = Vec::new();
+    for (mnemonic, attributes, operands) in OPERATORS {
+        let op = match Op::parse(mnemonic, &mut Cursor::new(attributes)) {
+            Some(Ok(op)) => op,
+            Some(Err(error)) => panic!("{mnemonic} {attributes}: {error}"),
+            None => panic!("no operator {mnemonic}"),
+        };
+        let operands: Vec<TensorType> =
+            operands.iter().map(|(dtype, shape)| TensorType::fixed(*dtype, shape)).collect();
+        programs.push(program(op, &operands));
+    }
+    compile(&programs);
+}
