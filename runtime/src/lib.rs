@@ -4,9 +4,12 @@
 pub mod bundle;
 pub mod cpu;
 pub mod cuda;
+mod executor;
+mod placement;
 pub mod session;
 pub mod weights;
 
 pub use bundle::{Bundle, BundleError};
 pub use cpu::library::CpuLibrary;
+pub use executor::ExecutorError;
 pub use session::{RunOptions, Session, SessionError, bind};

@@ -1,18 +1,19 @@
 //! Runs a schedule in its arena: resolves shapes once for each set of extents, then calls one
 //! kernel after another; must never choose a kernel or a place (the library and the plan do).
 
-use super::arena::{Arena, ArenaError, Read, Span};
+use super::arena::{Arena, Read, Span};
 use super::kernels::movement::{gather_bytes, scatter_bytes};
 use super::library;
 use super::program::{Call, Run, Selected, Shapes};
 use super::view::View;
+use crate::executor::ExecutorError;
+use crate::placement::{self, node_name, place, value_name};
 use membar_ir::dim::{Bindings, DimError, Symbol};
-use membar_ir::graph::{Graph, NodeId, NodeKind, Stage, ValueId};
+use membar_ir::graph::{Graph, NodeId, NodeKind, ValueId};
 use membar_ir::op::EvalError;
 use membar_ir::ops::Op;
-use membar_ir::schedule::Layout;
 use membar_ir::tensor::Tensor;
-use membar_ir::types::{ConcreteType, ShapeError, TensorType};
+use membar_ir::types::{ShapeError, TensorType};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A scheduled graph with its memory.
@@ -46,79 +47,6 @@ enum Place {
     Outside(ValueId),
 }
 
-/// Why a scheduled graph cannot run.
-#[derive(Debug, thiserror::Error)]
-pub enum ExecutorError {
-    /// The graph is not scheduled.
-    #[error("graph `{name}` is at stage {}, the executor takes {}", .stage.word(), Stage::Scheduled.word())]
-    Stage {
-        /// The graph.
-        name: String,
-        /// Its stage.
-        stage: Stage,
-    },
-    /// A weight was not given.
-    #[error("weight `{0}` has no data")]
-    MissingWeight(String),
-    /// A tensor of another type than the value that it is for.
-    #[error("`{value}` is {found}, expected {expected}")]
-    Type {
-        /// The value.
-        value: String,
-        /// Declared.
-        expected: TensorType,
-        /// Given.
-        found: ConcreteType,
-    },
-    /// The plan does not say where a value lies, or says something impossible.
-    #[error("the plan of `{value}`: {message}")]
-    Plan {
-        /// The value.
-        value: String,
-        /// What is wrong.
-        message: String,
-    },
-    /// An operator without a kernel.
-    #[error(
-        "node `{node}`: the CPU has no kernel for `{operator}`; the pass `decompose` replaces it"
-    )]
-    NoKernel {
-        /// The node.
-        node: String,
-        /// The operator.
-        operator: String,
-    },
-    /// A step failed.
-    #[error("node `{node}` ({operator}): {error}")]
-    Step {
-        /// The node.
-        node: String,
-        /// The operator's name.
-        operator: &'static str,
-        /// What went wrong.
-        error: EvalError,
-    },
-    /// A step's memory.
-    #[error("node `{node}`: {error}")]
-    Memory {
-        /// The node.
-        node: String,
-        /// What went wrong.
-        error: ArenaError,
-    },
-    /// A value's shape under these extents.
-    #[error("`{value}`: {error}")]
-    Shape {
-        /// The value.
-        value: String,
-        /// What went wrong.
-        error: ShapeError,
-    },
-    /// The arena cannot be allocated.
-    #[error(transparent)]
-    Arena(#[from] ArenaError),
-}
-
 impl Executor {
     /// Allocates the arena of a scheduled graph. `weights` has a tensor for each weight.
     ///
@@ -129,9 +57,7 @@ impl Executor {
         graph: Graph,
         weights: BTreeMap<ValueId, Tensor>,
     ) -> Result<Executor, ExecutorError> {
-        if graph.stage != Stage::Scheduled {
-            return Err(ExecutorError::Stage { name: graph.name.clone(), stage: graph.stage });
-        }
+        placement::check_stage(&graph)?;
         let arena = Arena::new(&graph.buffers)?;
         let mut steps = Vec::new();
         for id in &graph.schedule {
@@ -145,31 +71,8 @@ impl Executor {
                 }
             }
         }
-        let executor = Executor { graph, arena, weights, steps, resolved: Bindings::new() };
-        executor.check_weights()?;
-        Ok(executor)
-    }
-
-    fn check_weights(&self) -> Result<(), ExecutorError> {
-        for id in self.graph.nodes() {
-            let node = self.graph.node(id);
-            let NodeKind::Weight(recipe) = &node.kind else { continue };
-            for value in node.outputs() {
-                let name = || value_name(&self.graph, *value);
-                let Some(tensor) = self.weights.get(value) else {
-                    return Err(ExecutorError::MissingWeight(name()));
-                };
-                let expected = self.concrete(*value, &Bindings::new())?;
-                if expected != *tensor.ty() {
-                    return Err(ExecutorError::Type {
-                        value: name(),
-                        expected: recipe.ty().clone(),
-                        found: tensor.ty().clone(),
-                    });
-                }
-            }
-        }
-        Ok(())
+        placement::check_weights(&graph, &weights)?;
+        Ok(Executor { graph, arena, weights, steps, resolved: Bindings::new() })
     }
 
     /// The graph.
@@ -182,23 +85,15 @@ impl Executor {
         self.arena.bytes()
     }
 
-    /// The type of a value under bindings.
-    ///
-    /// # Errors
-    /// [`ExecutorError::Shape`].
-    pub fn concrete(
-        &self,
-        value: ValueId,
-        bindings: &Bindings,
-    ) -> Result<ConcreteType, ExecutorError> {
-        let ty = &self.graph.value(value).ty;
-        ty.concrete(bindings)
-            .map_err(|error| ExecutorError::Shape { value: value_name(&self.graph, value), error })
-    }
-
     /// Whether a value lies in the arena, so that [`Executor::write`] can set it.
     pub fn is_planned(&self, value: ValueId) -> bool {
         self.graph.value(value).region.is_some() && !self.weights.contains_key(&value)
+    }
+
+    /// Gives weights new values; they were checked to be weights and to have the same types.
+    pub(crate) fn update_weights(&mut self, values: &BTreeMap<ValueId, Tensor>) {
+        let values = values.iter().map(|(value, tensor)| (*value, tensor.clone()));
+        self.weights.extend(values);
     }
 
     /// Copies a tensor to where an input lies.
@@ -211,21 +106,15 @@ impl Executor {
         tensor: &Tensor,
         bindings: &Bindings,
     ) -> Result<(), ExecutorError> {
-        let expected = self.concrete(value, bindings)?;
-        if expected != *tensor.ty() {
-            return Err(ExecutorError::Type {
-                value: value_name(&self.graph, value),
-                expected: self.graph.value(value).ty.clone(),
-                found: tensor.ty().clone(),
-            });
-        }
-        let (view, span) = self.place(value, bindings)?;
+        placement::check_type(&self.graph, value, tensor, bindings)?;
+        let (view, span) = place(&self.graph, value, bindings)?;
         let bytes = self.arena.get_mut(&span)?;
         if view.is_contiguous() {
             bytes.copy_from_slice(tensor.bytes());
             return Ok(());
         }
-        scatter_bytes(&view, tensor.bytes(), bytes).map_err(|error| self.plan(value, error))
+        scatter_bytes(&view, tensor.bytes(), bytes)
+            .map_err(|error| placement::plan_error(&self.graph, value, error))
     }
 
     /// Copies a value out of the arena, or gives a weight.
@@ -236,14 +125,14 @@ impl Executor {
         if let Some(weight) = self.weights.get(&value) {
             return Ok(weight.clone());
         }
-        let (view, span) = self.place(value, bindings)?;
+        let (view, span) = place(&self.graph, value, bindings)?;
         let bytes = self.arena.get(&span)?;
         let mut tensor = Tensor::zeros(view.ty());
         if view.is_contiguous() {
             tensor.bytes_mut().copy_from_slice(bytes);
         } else {
             gather_bytes(&view, bytes, tensor.bytes_mut())
-                .map_err(|error| self.plan(value, error))?;
+                .map_err(|error| placement::plan_error(&self.graph, value, error))?;
         }
         Ok(tensor)
     }
@@ -330,7 +219,7 @@ impl Executor {
         let mut outputs = Vec::new();
         let mut writes = Vec::new();
         for value in node.outputs() {
-            let (view, span) = self.place(*value, bindings)?;
+            let (view, span) = placement::place(&self.graph, *value, bindings)?;
             outputs.push(view);
             writes.push(span);
         }
@@ -338,11 +227,15 @@ impl Executor {
         let mut spans = Vec::new();
         for value in node.operands() {
             if self.is_planned(*value) {
-                let (view, span) = self.place(*value, bindings)?;
+                let (view, span) = placement::place(&self.graph, *value, bindings)?;
                 operands.push(view);
                 spans.push((*value, Some(span)));
             } else {
-                operands.push(View::contiguous(&self.concrete(*value, bindings)?));
+                operands.push(View::contiguous(&placement::concrete(
+                    &self.graph,
+                    *value,
+                    bindings,
+                )?));
                 spans.push((*value, None));
             }
         }
@@ -350,7 +243,7 @@ impl Executor {
         for (value, view) in node.outputs().iter().zip(&outputs) {
             if !selected.strided_outputs && !view.is_contiguous() {
                 let message = format!("kernel `{}` cannot write with gaps", selected.spec.name);
-                return Err(self.plan(*value, message));
+                return Err(placement::plan_error(&self.graph, *value, message));
             }
         }
         let aliased = self.is_alias(&selected, &operands, &outputs, &spans, &writes);
@@ -431,50 +324,7 @@ impl Executor {
             "kernel `{}` writes over it while it reads it, and may not do so in place",
             spec.name
         );
-        Err(self.plan(value, message))
-    }
-
-    /// The view of a value in the arena, and the bytes that the view spans.
-    fn place(&self, value: ValueId, bindings: &Bindings) -> Result<(View, Span), ExecutorError> {
-        let ty = self.concrete(value, bindings)?;
-        let placed = self.graph.value(value);
-        let Some(region) = &placed.region else {
-            return Err(self.plan(value, "it has no region"));
-        };
-        let view = match &placed.layout {
-            Layout::Contiguous => View::contiguous(&ty),
-            Layout::Capacity(capacity) => {
-                let capacity = TensorType::new(ty.dtype, capacity.clone())
-                    .concrete(bindings)
-                    .map_err(|error| self.plan(value, error))?;
-                let fits = capacity.shape.len() == ty.shape.len()
-                    && ty.shape.iter().zip(&capacity.shape).all(|(extent, room)| extent <= room);
-                if !fits {
-                    return Err(self.plan(value, format!("{ty} does not fit into {capacity}")));
-                }
-                View::corner(&ty, &capacity.shape)
-            }
-        };
-        let end = region.end().and_then(|end| usize::try_from(end).ok());
-        let start = usize::try_from(region.offset).ok();
-        let span = view.byte_span();
-        let (Some(start), Some(end), Some(bytes)) = (start, end, span) else {
-            return Err(self.plan(value, "its region does not fit the address space"));
-        };
-        if bytes > end - start {
-            let message = format!("{ty} takes {bytes} bytes, its region has {}", end - start);
-            return Err(self.plan(value, message));
-        }
-        let size = (ty.dtype.bits() as usize / 8).max(1);
-        if !start.is_multiple_of(size) {
-            let message = format!("offset {start} is not a multiple of its {size}-byte elements");
-            return Err(self.plan(value, message));
-        }
-        Ok((view, Span { buffer: region.buffer, bytes: start..start + bytes }))
-    }
-
-    fn plan(&self, value: ValueId, message: impl ToString) -> ExecutorError {
-        ExecutorError::Plan { value: value_name(&self.graph, value), message: message.to_string() }
+        Err(placement::plan_error(&self.graph, value, message))
     }
 
     /// Overwrites every byte that is no state's, so that a read of what nothing wrote shows.
@@ -534,26 +384,6 @@ fn symbols(graph: &Graph, id: NodeId, op: &Op) -> BTreeSet<Symbol> {
     }
     op.clone().visit_dims(&mut |dim| note(dim));
     symbols
-}
-
-/// How messages call a value.
-pub(crate) fn value_name(graph: &Graph, value: ValueId) -> String {
-    let found = graph.value(value);
-    match &found.name {
-        Some(name) => name.to_string(),
-        None => node_name(graph, found.producer()),
-    }
-}
-
-/// How messages call a node: by the source model's name where there is one.
-pub(crate) fn node_name(graph: &Graph, id: NodeId) -> String {
-    let node = graph.node(id);
-    let origin = node.origin.first().map(|name| name.to_string());
-    let named = || {
-        let mut names = node.outputs().iter().filter_map(|value| graph.value(*value).name.clone());
-        names.next().map(|name| name.to_string())
-    };
-    origin.or_else(named).unwrap_or_else(|| format!("{id:?}"))
 }
 
 #[cfg(test)]

@@ -10,4 +10,4 @@ pub(crate) mod program;
 pub(crate) mod testing;
 pub(crate) mod view;
 
-pub use executor::{Executor, ExecutorError};
+pub use executor::Executor;

@@ -3,7 +3,7 @@
 use super::error::{CudaError, call};
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute};
 use std::ffi::CStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The least driver version: CUDA 13.0.
 const LEAST_VERSION: i32 = 13_000;
@@ -112,6 +112,8 @@ fn initialise() -> Result<(), CudaError> {
 pub struct Context {
     raw: CUcontext,
     device: Device,
+    /// The error after which the device is of no use.
+    lost: OnceLock<CudaError>,
 }
 
 // SAFETY: a context may be made current on any thread; the driver locks for itself.
@@ -128,7 +130,7 @@ impl Context {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the device exists; the driver writes one handle.
         unsafe { call!(cuDevicePrimaryCtxRetain(&mut raw, device.raw))? };
-        Ok(Arc::new(Context { raw, device }))
+        Ok(Arc::new(Context { raw, device, lost: OnceLock::new() }))
     }
 
     /// The device.
@@ -155,11 +157,27 @@ impl Context {
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.make_current()?;
         // SAFETY: a context is current.
-        unsafe { call!(cuCtxSynchronize()) }
+        self.watch(unsafe { call!(cuCtxSynchronize()) })
     }
 
-    /// Makes the context current on this thread.
+    /// Why the device is of no use any more, if it is.
+    pub fn lost(&self) -> Option<&CudaError> {
+        self.lost.get()
+    }
+
+    /// Remembers an error after which no call succeeds.
+    pub(super) fn watch<T>(&self, result: Result<T, CudaError>) -> Result<T, CudaError> {
+        if let Err(error @ CudaError::Lost { .. }) = &result {
+            return Err(self.lost.get_or_init(|| error.clone()).clone());
+        }
+        result
+    }
+
+    /// Makes the context current on this thread; after the loss of the device, says so again.
     pub(super) fn make_current(&self) -> Result<(), CudaError> {
+        if let Some(error) = self.lost.get() {
+            return Err(error.clone());
+        }
         // SAFETY: the context is retained as long as `self` lives.
         unsafe { call!(cuCtxSetCurrent(self.raw)) }
     }

@@ -36,6 +36,19 @@ pub enum CudaError {
         /// The error's text.
         text: String,
     },
+    /// A kernel or the device itself failed in a way that no call after it survives. Every later
+    /// call on the device reports the same.
+    #[error(
+        "the CUDA device was lost, and this process cannot use it any more: {call}: {name}: {text}"
+    )]
+    Lost {
+        /// The driver's function that reported it; kernels fail some time before.
+        call: &'static str,
+        /// The error's name.
+        name: String,
+        /// The error's text.
+        text: String,
+    },
     /// Bytes beyond the end of device memory.
     #[error("{bytes} bytes at {offset} of device memory of {size} bytes")]
     OutOfBounds {
@@ -45,6 +58,20 @@ pub enum CudaError {
         bytes: usize,
         /// Size of the memory.
         size: usize,
+    },
+    /// Memory of another device.
+    #[error("memory of CUDA device {found}, not of device {expected}")]
+    OtherDevice {
+        /// Where it is.
+        found: i32,
+        /// Where it must be.
+        expected: i32,
+    },
+    /// A tensor map that the device cannot have.
+    #[error("a tensor map cannot be made: {reason}")]
+    TensorMap {
+        /// Why.
+        reason: String,
     },
     /// A module has no such function.
     #[error("there is no kernel `{0}` in the module")]
@@ -77,11 +104,31 @@ pub(super) fn check(call: &'static str, result: CUresult) -> Result<(), CudaErro
             CStr::from_ptr(text).to_string_lossy().into_owned()
         }
     };
-    Err(CudaError::Call {
-        call,
-        name: text(sys::cuGetErrorName),
-        text: text(sys::cuGetErrorString),
+    let (name, text) = (text(sys::cuGetErrorName), text(sys::cuGetErrorString));
+    Err(match is_sticky(result) {
+        true => CudaError::Lost { call, name, text },
+        false => CudaError::Call { call, name, text },
     })
+}
+
+/// Whether the context is of no use after this error: `cuda.h` says of these that the process must
+/// end and begin again.
+fn is_sticky(result: CUresult) -> bool {
+    matches!(
+        result,
+        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | CUresult::CUDA_ERROR_ASSERT
+            | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUresult::CUDA_ERROR_INVALID_PC
+            | CUresult::CUDA_ERROR_LAUNCH_FAILED
+            | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+    )
 }
 
 /// Calls a function of the driver and checks its result.

@@ -6,11 +6,12 @@ use super::error::{CudaError, call};
 use super::module::Launch;
 use super::stream::Stream;
 use cudarc::driver::sys::{
-    CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
+    CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CUDA_GRAPH_INSTANTIATE_PARAMS,
     CUDA_KERNEL_NODE_PARAMS_v3, CUgraph, CUgraphDependencyType, CUgraphEdgeData, CUgraphExec,
-    CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
+    CUgraphNode, CUgraphNodeParams, CUgraphNodeType, CUlaunchAttributeID,
 };
 use std::collections::BTreeMap;
+use std::ffi::c_void;
 use std::mem;
 use std::sync::Arc;
 
@@ -83,24 +84,7 @@ impl GraphBuilder {
             after.iter().map(|(node, _)| self.nodes[node.0 as usize]).collect();
         let edges: Vec<CUgraphEdgeData> = after.iter().map(|(_, kind)| edge_data(*kind)).collect();
         let mut pointers = launch.arguments.pointers();
-        let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
-        // SAFETY: the struct is plain data whose first variant is 0; all bytes 0 are valid.
-        let mut parameters: CUgraphNodeParams = unsafe { mem::zeroed() };
-        parameters.type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL;
-        parameters.__bindgen_anon_1.kernel = CUDA_KERNEL_NODE_PARAMS_v3 {
-            func: launch.function.raw,
-            gridDimX: gx,
-            gridDimY: gy,
-            gridDimZ: gz,
-            blockDimX: bx,
-            blockDimY: by,
-            blockDimZ: bz,
-            sharedMemBytes: launch.shared_bytes,
-            kernelParams: pointers.as_mut_ptr(),
-            extra: std::ptr::null_mut(),
-            kern: std::ptr::null_mut(),
-            ctx: std::ptr::null_mut(),
-        };
+        let mut parameters = node_parameters(launch, &mut pointers);
         let mut node = std::ptr::null_mut();
         // SAFETY: graph, earlier nodes and kernel are alive, both lists have the given length,
         // `prepare` checked the arguments, and the driver copies them before it returns.
@@ -113,6 +97,12 @@ impl GraphBuilder {
                 before.len(),
                 &mut parameters,
             ))?;
+        }
+        if launch.cluster > 1 {
+            let attribute = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+            let value = launch.cluster_attribute();
+            // SAFETY: the node was added just now; the driver copies the value.
+            unsafe { call!(cuGraphKernelNodeSetAttribute(node, attribute, &value))? };
         }
         self.nodes.push(node);
         self.launches.push(launch.clone());
@@ -186,6 +176,29 @@ impl Drop for GraphBuilder {
     }
 }
 
+/// What a kernel node is made of. It points to the launch's arguments through `pointers`.
+fn node_parameters(launch: &Launch, pointers: &mut [*mut c_void]) -> CUgraphNodeParams {
+    let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
+    // SAFETY: the struct is plain data whose first variant is 0; all bytes 0 are valid.
+    let mut parameters: CUgraphNodeParams = unsafe { mem::zeroed() };
+    parameters.type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL;
+    parameters.__bindgen_anon_1.kernel = CUDA_KERNEL_NODE_PARAMS_v3 {
+        func: launch.function.raw,
+        gridDimX: gx,
+        gridDimY: gy,
+        gridDimZ: gz,
+        blockDimX: bx,
+        blockDimY: by,
+        blockDimZ: bz,
+        sharedMemBytes: launch.shared_bytes,
+        kernelParams: pointers.as_mut_ptr(),
+        extra: std::ptr::null_mut(),
+        kern: std::ptr::null_mut(),
+        ctx: std::ptr::null_mut(),
+    };
+    parameters
+}
+
 fn edge_data(kind: EdgeKind) -> CUgraphEdgeData {
     let (from_port, ty) = match kind {
         EdgeKind::Full => (0, CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_DEFAULT),
@@ -215,6 +228,14 @@ pub struct ExecutableGraph {
 unsafe impl Send for ExecutableGraph {}
 
 impl ExecutableGraph {
+    /// The edges as the driver has them, sorted.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn edges(&self) -> Result<Vec<Edge>, CudaError> {
+        self.graph.edges()
+    }
+
     /// Number of nodes.
     pub fn node_count(&self) -> usize {
         self.graph.nodes.len()
@@ -227,7 +248,7 @@ impl ExecutableGraph {
     pub fn upload(&mut self, stream: &Stream) -> Result<(), CudaError> {
         self.graph.context.make_current()?;
         // SAFETY: both are alive.
-        unsafe { call!(cuGraphUpload(self.raw, stream.raw)) }
+        self.graph.context.watch(unsafe { call!(cuGraphUpload(self.raw, stream.raw)) })
     }
 
     /// Launches the graph on a stream.
@@ -237,7 +258,7 @@ impl ExecutableGraph {
     pub fn launch(&mut self, stream: &Stream) -> Result<(), CudaError> {
         self.graph.context.make_current()?;
         // SAFETY: both are alive.
-        unsafe { call!(cuGraphLaunch(self.raw, stream.raw)) }
+        self.graph.context.watch(unsafe { call!(cuGraphLaunch(self.raw, stream.raw)) })
     }
 
     /// Gives a kernel node another launch: other arguments, grid or kernel. Launches that are
@@ -252,25 +273,11 @@ impl ExecutableGraph {
         let index = node.0 as usize;
         launch.prepare()?;
         let mut pointers = launch.arguments.pointers();
-        let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
-        let parameters = CUDA_KERNEL_NODE_PARAMS {
-            func: launch.function.raw,
-            gridDimX: gx,
-            gridDimY: gy,
-            gridDimZ: gz,
-            blockDimX: bx,
-            blockDimY: by,
-            blockDimZ: bz,
-            sharedMemBytes: launch.shared_bytes,
-            kernelParams: pointers.as_mut_ptr(),
-            extra: std::ptr::null_mut(),
-            kern: std::ptr::null_mut(),
-            ctx: std::ptr::null_mut(),
-        };
+        let mut parameters = node_parameters(launch, &mut pointers);
         let raw = self.graph.nodes[index];
         // SAFETY: graph, node and kernel are alive, `prepare` checked the arguments, and the driver
         // copies them.
-        unsafe { call!(cuGraphExecKernelNodeSetParams_v2(self.raw, raw, &parameters))? };
+        unsafe { call!(cuGraphExecNodeSetParams(self.raw, raw, &mut parameters))? };
         self.graph.launches[index] = launch.clone();
         Ok(())
     }

@@ -30,6 +30,11 @@ impl DeviceMemory {
         Ok(DeviceMemory { context: context.clone(), address, bytes })
     }
 
+    /// The context that it was allocated in.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
     /// The address on the device.
     pub fn address(&self) -> u64 {
         self.address
@@ -58,7 +63,10 @@ impl DeviceMemory {
         self.context.make_current()?;
         let target = self.address + offset as u64;
         // SAFETY: the range was checked on both sides; the copy is over when the call returns.
-        unsafe { call!(cuMemcpyHtoD_v2(target, source.as_ptr().cast::<c_void>(), source.len())) }
+        let copied = unsafe {
+            call!(cuMemcpyHtoD_v2(target, source.as_ptr().cast::<c_void>(), source.len()))
+        };
+        self.context.watch(copied)
     }
 
     /// Copies to the host, and waits for it.
@@ -73,7 +81,10 @@ impl DeviceMemory {
             self.context.make_current()?;
             let (from, bytes) = (self.address + offset as u64, target.len());
             // SAFETY: the range was checked on both sides; any bytes are a `Pod`.
-            unsafe { call!(cuMemcpyDtoH_v2(target.as_mut_ptr().cast::<c_void>(), from, bytes))? };
+            let copied = unsafe {
+                call!(cuMemcpyDtoH_v2(target.as_mut_ptr().cast::<c_void>(), from, bytes))
+            };
+            self.context.watch(copied)?;
         }
         Ok(elements)
     }
@@ -92,7 +103,8 @@ impl DeviceMemory {
         self.context.synchronize()
     }
 
-    fn check(&self, offset: usize, bytes: usize) -> Result<(), CudaError> {
+    /// That bytes lie inside.
+    pub(super) fn check(&self, offset: usize, bytes: usize) -> Result<(), CudaError> {
         match offset.checked_add(bytes) {
             Some(end) if end <= self.bytes => Ok(()),
             _ => Err(CudaError::OutOfBounds { offset, bytes, size: self.bytes }),

@@ -4,9 +4,13 @@ use super::context::Context;
 use super::error::{CudaError, call};
 use super::memory::DeviceMemory;
 use bytemuck::Pod;
-use cudarc::driver::sys::{CUfunction, CUmodule};
+use cudarc::driver::sys::{
+    CUfunction, CUfunction_attribute, CUlaunchAttributeValue,
+    CUlaunchAttributeValue_union__bindgen_ty_1, CUmodule,
+};
 use smallvec::SmallVec;
 use std::ffi::{CString, c_void};
+use std::mem;
 use std::sync::Arc;
 
 /// A loaded cubin.
@@ -92,11 +96,35 @@ unsafe impl Send for Function {}
 // SAFETY: as for modules.
 unsafe impl Sync for Function {}
 
+impl Function {
+    /// Sets an attribute to at least a value: other launches of the kernel may need more.
+    fn raise(&self, attribute: CUfunction_attribute, value: u32) -> Result<(), CudaError> {
+        let value = i32::try_from(value).unwrap_or(i32::MAX);
+        let mut found = 0;
+        // SAFETY: the kernel is loaded; the driver writes one integer.
+        unsafe { call!(cuFuncGetAttribute(&mut found, attribute, self.raw))? };
+        if found >= value {
+            return Ok(());
+        }
+        // SAFETY: the kernel is loaded.
+        unsafe { call!(cuFuncSetAttribute(self.raw, attribute, value)) }
+    }
+}
+
+/// Dynamic shared memory that a kernel has without asking, in bytes.
+const FREE_SHARED_BYTES: u32 = 48 << 10;
+
+/// Blocks of a cluster that every device with clusters takes.
+const FREE_CLUSTER: u32 = 8;
+
 /// The arguments of a kernel, by value, in order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
-    /// Each argument's bytes at the start of a slot that is aligned for all of them.
-    slots: SmallVec<[[u64; 2]; 8]>,
+    /// The bytes of all, each beginning at a word.
+    words: SmallVec<[u64; 16]>,
+    /// The word where each begins.
+    starts: SmallVec<[usize; 8]>,
+    /// Bytes of each.
     sizes: SmallVec<[usize; 8]>,
 }
 
@@ -111,32 +139,31 @@ impl Arguments {
         self.value(memory.address() + offset)
     }
 
-    /// Adds a plain value of at most 16 bytes.
-    ///
-    /// # Panics
-    /// If the value is larger.
+    /// Adds a plain value.
     pub fn value<T: Pod>(mut self, value: T) -> Arguments {
-        let mut slot = [0u64; 2];
         let bytes = bytemuck::bytes_of(&value);
-        bytemuck::cast_slice_mut::<u64, u8>(&mut slot)[..bytes.len()].copy_from_slice(bytes);
-        self.slots.push(slot);
+        let start = self.words.len();
+        self.words.resize(start + bytes.len().div_ceil(8), 0);
+        bytemuck::cast_slice_mut::<u64, u8>(&mut self.words[start..])[..bytes.len()]
+            .copy_from_slice(bytes);
+        self.starts.push(start);
         self.sizes.push(bytes.len());
         self
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.slots.len()
+        self.sizes.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.sizes.is_empty()
     }
 
     /// Pointers to the arguments, as the driver wants them. The driver only reads through them.
     pub(super) fn pointers(&self) -> SmallVec<[*mut c_void; 8]> {
-        self.slots.iter().map(|slot| slot.as_ptr().cast_mut().cast()).collect()
+        self.starts.iter().map(|start| self.words[*start..].as_ptr().cast_mut().cast()).collect()
     }
 }
 
@@ -149,6 +176,8 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// Threads of a block in x, y and z.
     pub block: [u32; 3],
+    /// Blocks of a cluster in x; 1: no clusters.
+    pub cluster: u32,
     /// Dynamic shared memory of a block in bytes.
     pub shared_bytes: u32,
     /// The arguments. Their number and sizes are checked against what the kernel declares. Memory
@@ -163,13 +192,14 @@ impl Launch {
             function: function.clone(),
             grid: [blocks, 1, 1],
             block: [threads, 1, 1],
+            cluster: 1,
             shared_bytes: 0,
             arguments,
         }
     }
 
-    /// Makes the context of the kernel current, and checks that the driver will find as many
-    /// argument bytes as it reads.
+    /// Makes the context of the kernel current, checks that the driver will find as many argument
+    /// bytes as it reads, and lets the kernel have what must be asked for.
     pub(super) fn prepare(&self) -> Result<(), CudaError> {
         let (expected, found) = (&self.function.parameters, &self.arguments.sizes);
         if **expected != **found {
@@ -179,6 +209,24 @@ impl Launch {
                 found: found.to_vec(),
             });
         }
-        self.function.module.context.make_current()
+        self.function.module.context.make_current()?;
+        if self.shared_bytes > FREE_SHARED_BYTES {
+            let limit = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            self.function.raise(limit, self.shared_bytes)?;
+        }
+        if self.cluster > FREE_CLUSTER {
+            let allowed = CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+            self.function.raise(allowed, 1)?;
+        }
+        Ok(())
+    }
+
+    /// The dimensions of a cluster as an attribute.
+    pub(super) fn cluster_attribute(&self) -> CUlaunchAttributeValue {
+        // SAFETY: a union of plain data; all bytes 0 are valid.
+        let mut value: CUlaunchAttributeValue = unsafe { mem::zeroed() };
+        value.clusterDim =
+            CUlaunchAttributeValue_union__bindgen_ty_1 { x: self.cluster, y: 1, z: 1 };
+        value
     }
 }

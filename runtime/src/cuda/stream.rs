@@ -3,7 +3,11 @@
 use super::context::Context;
 use super::error::{CudaError, call};
 use super::module::Launch;
-use cudarc::driver::sys::{CUevent, CUevent_flags, CUstream, CUstream_flags};
+use cudarc::driver::sys::{
+    CUevent, CUevent_flags, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig, CUstream,
+    CUstream_flags,
+};
+use std::mem;
 use std::sync::Arc;
 
 /// A queue of work that runs in order.
@@ -43,23 +47,33 @@ impl Stream {
         launch.prepare()?;
         let mut pointers = launch.arguments.pointers();
         let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
+        // SAFETY: plain data; all bytes 0 are valid.
+        let mut attribute: CUlaunchAttribute = unsafe { mem::zeroed() };
+        attribute.id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        attribute.value = launch.cluster_attribute();
+        let configuration = CUlaunchConfig {
+            gridDimX: gx,
+            gridDimY: gy,
+            gridDimZ: gz,
+            blockDimX: bx,
+            blockDimY: by,
+            blockDimZ: bz,
+            sharedMemBytes: launch.shared_bytes,
+            hStream: self.raw,
+            attrs: &mut attribute,
+            numAttrs: u32::from(launch.cluster > 1),
+        };
         // SAFETY: kernel and stream are alive, `prepare` checked the arguments against the kernel's
-        // declaration, and the driver copies them before it returns.
-        unsafe {
-            call!(cuLaunchKernel(
+        // declaration, the list of attributes has the given length, and the driver copies all of
+        // these before it returns.
+        self.context.watch(unsafe {
+            call!(cuLaunchKernelEx(
+                &configuration,
                 launch.function.raw,
-                gx,
-                gy,
-                gz,
-                bx,
-                by,
-                bz,
-                launch.shared_bytes,
-                self.raw,
                 pointers.as_mut_ptr(),
                 std::ptr::null_mut(),
             ))
-        }
+        })
     }
 
     /// Waits for all work of the stream.
@@ -69,7 +83,7 @@ impl Stream {
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.context.make_current()?;
         // SAFETY: the stream is alive.
-        unsafe { call!(cuStreamSynchronize(self.raw)) }
+        self.context.watch(unsafe { call!(cuStreamSynchronize(self.raw)) })
     }
 }
 
@@ -98,11 +112,33 @@ impl Event {
     /// # Errors
     /// The driver's.
     pub fn new(context: &Arc<Context>) -> Result<Event, CudaError> {
+        Event::create(context, CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    /// A new event that records no time, and is cheaper to record.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn untimed(context: &Arc<Context>) -> Result<Event, CudaError> {
+        Event::create(context, CUevent_flags::CU_EVENT_DISABLE_TIMING)
+    }
+
+    fn create(context: &Arc<Context>, flags: CUevent_flags) -> Result<Event, CudaError> {
         context.make_current()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: a context is current; the driver writes one handle.
-        unsafe { call!(cuEventCreate(&mut raw, CUevent_flags::CU_EVENT_DEFAULT as u32))? };
+        unsafe { call!(cuEventCreate(&mut raw, flags as u32))? };
         Ok(Event { context: context.clone(), raw })
+    }
+
+    /// Waits until the work before the last [`Event::record`] has ended; at once if there was none.
+    ///
+    /// # Errors
+    /// The driver's, and those of work that ran since.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        self.context.make_current()?;
+        // SAFETY: the event is alive.
+        self.context.watch(unsafe { call!(cuEventSynchronize(self.raw)) })
     }
 
     /// Marks the present end of a stream's work.
@@ -123,10 +159,11 @@ impl Event {
         self.context.make_current()?;
         let mut milliseconds = 0f32;
         // SAFETY: both are alive; the driver writes one number.
-        unsafe {
-            call!(cuEventSynchronize(self.raw))?;
-            call!(cuEventElapsedTime_v2(&mut milliseconds, earlier.raw, self.raw))?;
-        }
+        self.context.watch(unsafe {
+            call!(cuEventSynchronize(self.raw)).and_then(|()| {
+                call!(cuEventElapsedTime_v2(&mut milliseconds, earlier.raw, self.raw))
+            })
+        })?;
         Ok(f64::from(milliseconds) * 1e3)
     }
 }

@@ -1,19 +1,29 @@
 //! A program ready to run again and again: binds symbols from inputs, keeps states between runs;
 //! must never recompile or choose a kernel.
 
+mod binder;
+mod cuda;
+mod fault;
 #[cfg(test)]
 mod tests;
 
+pub use binder::bind;
+pub use cuda::{CudaSession, DeviceBytes, Timing};
+pub use fault::InputFault;
+
 use crate::bundle::Bundle;
-use crate::cpu::executor::{Executor, ExecutorError, value_name};
+use crate::cpu;
+use crate::cuda::{Context, CudaExecutor, CudaOptions, Device};
+use crate::executor::{Executor, ExecutorError};
+use crate::placement::{self, value_name};
 use crate::weights::{Materialiser, WeightError};
-use membar_ir::dim::{Bindings, Dim, Range, Symbol};
-use membar_ir::dtype::DType;
+use membar_ir::dim::{Bindings, Symbol};
 use membar_ir::graph::{Graph, ValueId};
+use membar_ir::program::DeviceProgram;
 use membar_ir::tensor::Tensor;
-use membar_ir::types::{Axis, TensorType};
+use membar_ir::types::{Axis, ConcreteType};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Why a session cannot start or a run fails.
@@ -22,98 +32,15 @@ pub enum SessionError {
     /// The inputs do not fit the program: all that is wrong with them.
     #[error("{}", list(.0))]
     Inputs(Vec<InputFault>),
+    /// There are no inputs to run with.
+    #[error("there is nothing to run: inputs are fed before each launch and used up by collecting")]
+    NotFed,
     /// The program cannot run, or a step failed.
     #[error(transparent)]
     Executor(#[from] ExecutorError),
     /// A weight cannot be made.
     #[error(transparent)]
     Weight(#[from] WeightError),
-}
-
-/// What is wrong with an input, or with the extents that the inputs give.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InputFault {
-    /// An input was not given.
-    #[error("input `{name}` ({expected}) is missing")]
-    Missing {
-        /// The input.
-        name: String,
-        /// Its type.
-        expected: TensorType,
-    },
-    /// The program has no such input.
-    #[error("there is no input `{name}`; the inputs are {}", quoted(.inputs))]
-    Unknown {
-        /// What was given.
-        name: String,
-        /// The inputs.
-        inputs: Vec<String>,
-    },
-    /// Another element type.
-    #[error("input `{name}` has element type {found}, expected {expected}")]
-    DType {
-        /// The input.
-        name: String,
-        /// Declared.
-        expected: DType,
-        /// Given.
-        found: DType,
-    },
-    /// Another number of dimensions.
-    #[error("input `{name}` has shape {found:?}, expected {expected}")]
-    Rank {
-        /// The input.
-        name: String,
-        /// Declared.
-        expected: TensorType,
-        /// Given.
-        found: Vec<usize>,
-    },
-    /// A dimension that contradicts the declared shape or another input.
-    #[error("input `{name}`: dimension {axis} is {found}, expected {expected}{}", valued(.value))]
-    Dimension {
-        /// The input.
-        name: String,
-        /// Which dimension.
-        axis: Axis,
-        /// Declared.
-        expected: Dim,
-        /// What the declared dimension comes out as with the other extents, if it does.
-        value: Option<i64>,
-        /// Given.
-        found: usize,
-    },
-    /// A dimension outside its declared range.
-    #[error("dimension `{symbol}` is {value} (input `{name}`), outside its range {}", Shown(*.range))]
-    Range {
-        /// The dimension.
-        symbol: String,
-        /// Its value.
-        value: i64,
-        /// The range.
-        range: Range,
-        /// The input that gave the value.
-        name: String,
-    },
-    /// A dimension that no input determines.
-    #[error("dimension `{symbol}` has no value: no input's shape determines it")]
-    Unbound {
-        /// The dimension.
-        symbol: String,
-    },
-    /// A state would grow beyond its capacity.
-    #[error(
-        "state `{name}` would grow to {length} of at most {capacity}; \
-         reset the session, or compile with a greater range"
-    )]
-    Capacity {
-        /// The state's input.
-        name: String,
-        /// The length after the run.
-        length: i64,
-        /// The greatest length.
-        capacity: i64,
-    },
 }
 
 /// Settings of one run.
@@ -129,6 +56,24 @@ pub struct Session {
     inputs: Vec<(String, ValueId)>,
     outputs: Vec<(String, ValueId)>,
     states: Vec<StateSlot>,
+    fed: Option<Fed>,
+}
+
+/// What a run begins with.
+struct Fed {
+    bindings: Bindings,
+    /// Inputs that have no place in the arena.
+    outside: BTreeMap<ValueId, Tensor>,
+}
+
+/// What is given of an input.
+enum Given<'a> {
+    /// Its elements.
+    Tensor(&'a Tensor),
+    /// Its extents; the elements are where the program reads them.
+    Elsewhere,
+    /// Nothing: it is a state that goes on.
+    Nothing,
 }
 
 /// A state and what it holds now.
@@ -182,13 +127,53 @@ impl Session {
         graph: Graph,
         weights: BTreeMap<ValueId, Tensor>,
     ) -> Result<Session, SessionError> {
-        let executor = Executor::new(graph, weights)?;
+        let executor = cpu::Executor::new(graph, weights)?;
+        Ok(Session::start(Executor::Cpu(Box::new(executor))))
+    }
+
+    /// A session on a CUDA device: a scheduled graph, what the device runs of it, a cubin for each
+    /// kernel in order, and a tensor for each weight.
+    ///
+    /// Cubins are native code: give it only what was compiled here or comes from somebody who is
+    /// trusted.
+    ///
+    /// # Errors
+    /// The program does not fit the graph, the device has not enough memory, or the driver's.
+    pub fn on_cuda(
+        device: Device,
+        graph: Graph,
+        program: DeviceProgram,
+        cubins: Vec<Vec<u8>>,
+        weights: BTreeMap<ValueId, Tensor>,
+    ) -> Result<Session, SessionError> {
+        let options = CudaOptions::default();
+        Session::on_cuda_with(device, graph, program, cubins, weights, options)
+    }
+
+    /// As [`Session::on_cuda`], with settings.
+    ///
+    /// # Errors
+    /// As [`Session::on_cuda`].
+    pub fn on_cuda_with(
+        device: Device,
+        graph: Graph,
+        program: DeviceProgram,
+        cubins: Vec<Vec<u8>>,
+        weights: BTreeMap<ValueId, Tensor>,
+        options: CudaOptions<'_>,
+    ) -> Result<Session, SessionError> {
+        let context = Context::new(device).map_err(ExecutorError::from)?;
+        let executor = CudaExecutor::new(&context, graph, program, &cubins, &weights, options)?;
+        Ok(Session::start(Executor::Cuda(Box::new(executor))))
+    }
+
+    fn start(executor: Executor) -> Session {
         let graph = executor.graph();
         let inputs = graph.inputs().iter().map(|v| (value_name(graph, *v), *v)).collect();
         let outputs =
             graph.outputs().iter().map(|output| (output.name.to_string(), output.value)).collect();
         let states = slots(graph);
-        Ok(Session { executor, inputs, outputs, states })
+        Session { executor, inputs, outputs, states, fed: None }
     }
 
     /// The program.
@@ -201,8 +186,39 @@ impl Session {
         self.executor.arena_bytes()
     }
 
+    /// What somebody should know of this session, such as why it runs without a CUDA graph.
+    pub fn notes(&self) -> &[String] {
+        match &self.executor {
+            Executor::Cpu(_) => &[],
+            Executor::Cuda(executor) => executor.notes(),
+        }
+    }
+
+    /// Gives weights new values, of the same types; the others keep theirs, and so do the states.
+    /// Nothing is compiled or built anew.
+    ///
+    /// # Errors
+    /// A value is no weight or its tensor is of another type, and nothing changed; or the device's.
+    pub fn update_weights(
+        &mut self,
+        values: &BTreeMap<ValueId, Tensor>,
+    ) -> Result<(), SessionError> {
+        Ok(self.executor.update_weights(values)?)
+    }
+
+    /// Follows the recipes of all weights again, with files of the same names in another folder, and
+    /// updates what comes out: folded and packed weights too.
+    ///
+    /// # Errors
+    /// A weight cannot be read, or as [`Session::update_weights`].
+    pub fn update_weights_from(&mut self, folder: &Path) -> Result<(), SessionError> {
+        let weights = Materialiser::from_folder(folder).weights(self.graph())?;
+        self.update_weights(&weights)
+    }
+
     /// Forgets all states: growing ones are empty, the others zero.
     pub fn reset(&mut self) {
+        self.fed = None;
         for state in &mut self.states {
             state.held = Held::Nothing;
         }
@@ -230,30 +246,99 @@ impl Session {
         inputs: &BTreeMap<String, Tensor>,
         options: &RunOptions,
     ) -> Result<BTreeMap<String, Tensor>, SessionError> {
-        let bindings = self.bind(inputs).map_err(SessionError::Inputs)?;
-        let outside = self.place_inputs(inputs, &bindings)?;
-        if let Err(error) = self.executor.run(&bindings, &outside) {
-            // A state that is replaced in place may be half written.
+        self.feed(inputs)?;
+        self.launch()?;
+        self.synchronize()?;
+        self.collect(options)
+    }
+
+    /// The first part of [`Session::run`]: binds the extents and copies the inputs to where the
+    /// program reads them.
+    ///
+    /// # Errors
+    /// The inputs do not fit, all reasons at once; or they cannot be copied.
+    pub fn feed(&mut self, inputs: &BTreeMap<String, Tensor>) -> Result<(), SessionError> {
+        self.fed = None;
+        let types = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor.ty())).collect();
+        let bindings = self.bind(&types).map_err(SessionError::Inputs)?;
+        self.place(bindings, |name| inputs.get(name).map_or(Given::Nothing, Given::Tensor))
+    }
+
+    /// As [`Session::feed`] for inputs whose bytes are written by other means (on a CUDA device, to
+    /// [`CudaSession::bytes_of`]), or still there from before: binds the extents alone.
+    ///
+    /// # Errors
+    /// The types do not fit, all reasons at once.
+    pub fn feed_extents(
+        &mut self,
+        types: &BTreeMap<String, ConcreteType>,
+    ) -> Result<(), SessionError> {
+        self.fed = None;
+        let given = types.iter().map(|(name, ty)| (name.as_str(), ty)).collect();
+        let bindings = self.bind(&given).map_err(SessionError::Inputs)?;
+        self.place(bindings, |name| match types.contains_key(name) {
+            true => Given::Elsewhere,
+            false => Given::Nothing,
+        })
+    }
+
+    /// The second part of [`Session::run`]: starts a run with the inputs that are there. On a
+    /// device it does not wait; starting another one before the first has ended queues it, and
+    /// states stay as [`Session::feed`] found them until [`Session::collect`].
+    ///
+    /// # Errors
+    /// Nothing was fed, or a step fails.
+    pub fn launch(&mut self) -> Result<(), SessionError> {
+        let fed = self.fed.as_ref().ok_or(SessionError::NotFed)?;
+        let result = self.executor.launch(&fed.bindings, &fed.outside);
+        self.forget_after(result)
+    }
+
+    /// The third part of [`Session::run`]: waits for all that was launched.
+    ///
+    /// # Errors
+    /// A step failed.
+    pub fn synchronize(&mut self) -> Result<(), SessionError> {
+        let result = self.executor.synchronize();
+        self.forget_after(result)
+    }
+
+    /// The last part of [`Session::run`]: reads the outputs, and lets the states go on from here.
+    /// What was fed is used up.
+    ///
+    /// # Errors
+    /// Nothing was fed, or the outputs cannot be read.
+    pub fn collect(
+        &mut self,
+        options: &RunOptions,
+    ) -> Result<BTreeMap<String, Tensor>, SessionError> {
+        let fed = self.fed.take().ok_or(SessionError::NotFed)?;
+        self.outputs(&fed, options)
+    }
+
+    /// After a failure, a state that is replaced in place may be half written.
+    fn forget_after(&mut self, result: Result<(), ExecutorError>) -> Result<(), SessionError> {
+        if result.is_err() {
+            self.fed = None;
             for state in &mut self.states {
                 if state.shared && state.growth.is_none() {
                     state.held = Held::Nothing;
                 }
             }
-            return Err(error.into());
         }
-        self.collect(&bindings, &outside, options)
+        Ok(result?)
     }
 
     /// The value of every symbol.
-    fn bind(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Bindings, Vec<InputFault>> {
+    fn bind(&self, given: &BTreeMap<&str, &ConcreteType>) -> Result<Bindings, Vec<InputFault>> {
         let mut faults = Vec::new();
-        unknown_inputs(&self.inputs, inputs, &mut faults);
-        let mut binder = Binder::default();
+        binder::unknown_inputs(&self.inputs, given.keys().copied(), &mut faults);
+        let mut binder = binder::Binder::default();
         for (name, value) in &self.inputs {
             let expected = self.graph().ty(*value);
             let state = self.states.iter().find(|state| state.input == *value);
-            match (inputs.get(name), state) {
-                (Some(tensor), _) => binder.tensor(name, expected, tensor, &mut faults),
+            match (given.get(name.as_str()), state) {
+                (Some(found), _) => binder.tensor(name, expected, found, &mut faults),
                 (None, Some(state)) => binder.state(state, expected),
                 (None, None) => faults
                     .push(InputFault::Missing { name: name.clone(), expected: expected.clone() }),
@@ -298,99 +383,67 @@ impl Session {
         }
     }
 
-    /// Brings inputs and states to where the program reads them; what has no place in the arena
-    /// is returned.
-    fn place_inputs(
+    /// Brings inputs and states to where the program reads them.
+    fn place<'t>(
         &mut self,
-        inputs: &BTreeMap<String, Tensor>,
-        bindings: &Bindings,
-    ) -> Result<BTreeMap<ValueId, Tensor>, SessionError> {
+        bindings: Bindings,
+        given: impl Fn(&str) -> Given<'t>,
+    ) -> Result<(), SessionError> {
         let mut outside = BTreeMap::new();
         for (name, value) in &self.inputs {
             let state = self.states.iter().find(|state| state.input == *value);
-            let tensor = match (inputs.get(name), state.map(|state| &state.held)) {
-                (Some(tensor), _) | (None, Some(Held::Tensor(tensor))) => tensor.clone(),
-                (None, Some(Held::Arena(_))) => continue,
-                (None, Some(Held::Nothing)) | (None, None) => {
-                    Tensor::zeros(self.executor.concrete(*value, bindings)?)
+            let tensor = match (given(name), state.map(|state| &state.held)) {
+                (Given::Tensor(tensor), _) | (Given::Nothing, Some(Held::Tensor(tensor))) => {
+                    tensor.clone()
+                }
+                (Given::Elsewhere, _) if self.executor.is_planned(*value) => continue,
+                (Given::Nothing, Some(Held::Arena(_))) => continue,
+                (Given::Elsewhere, _) | (Given::Nothing, Some(Held::Nothing) | None) => {
+                    Tensor::zeros(placement::concrete(self.executor.graph(), *value, &bindings)?)
                 }
             };
             if self.executor.is_planned(*value) {
-                self.executor.write(*value, &tensor, bindings)?;
+                self.executor.write(*value, &tensor, &bindings)?;
             } else {
                 outside.insert(*value, tensor);
             }
         }
-        Ok(outside)
+        self.executor.bind(&bindings)?;
+        self.fed = Some(Fed { bindings, outside });
+        Ok(())
     }
 
     /// The outputs, and the states for the next run.
-    fn collect(
+    fn outputs(
         &mut self,
-        bindings: &Bindings,
-        outside: &BTreeMap<ValueId, Tensor>,
+        fed: &Fed,
         options: &RunOptions,
     ) -> Result<BTreeMap<String, Tensor>, SessionError> {
-        let read = |value: ValueId| match outside.get(&value) {
+        let Fed { bindings, outside } = fed;
+        let read = |executor: &mut Executor, value: ValueId| match outside.get(&value) {
             Some(tensor) => Ok(tensor.clone()),
-            None => self.executor.read(value, bindings),
+            None => executor.read(value, bindings),
         };
         let mut results = BTreeMap::new();
         for (name, value) in &self.outputs {
             let is_state = self.states.iter().any(|state| *state.output_name == **name);
             if !is_state || options.states {
-                results.insert(name.clone(), read(*value)?);
+                results.insert(name.clone(), read(&mut self.executor, *value)?);
             }
         }
         let mut held = Vec::with_capacity(self.states.len());
         for state in &self.states {
             held.push(if state.shared {
-                Held::Arena(self.executor.concrete(state.output, bindings)?.shape)
+                let ty = placement::concrete(self.executor.graph(), state.output, bindings)?;
+                Held::Arena(ty.shape)
             } else {
-                Held::Tensor(read(state.output)?)
+                Held::Tensor(read(&mut self.executor, state.output)?)
             });
         }
         for (state, held) in self.states.iter_mut().zip(held) {
             state.held = held;
         }
         Ok(results)
-    }
-}
-
-/// The value of every symbol that the shapes of these inputs determine, for a graph at any stage.
-///
-/// # Errors
-/// [`SessionError::Inputs`]: an input is unknown, missing or of another type, or the shapes
-/// contradict each other or the declared ranges.
-pub fn bind(graph: &Graph, inputs: &BTreeMap<String, Tensor>) -> Result<Bindings, SessionError> {
-    let mut faults = Vec::new();
-    let mut binder = Binder::default();
-    let named: Vec<(String, ValueId)> =
-        graph.inputs().iter().map(|value| (value_name(graph, *value), *value)).collect();
-    unknown_inputs(&named, inputs, &mut faults);
-    for (name, value) in &named {
-        let expected = graph.ty(*value);
-        match inputs.get(name) {
-            Some(tensor) => binder.tensor(name, expected, tensor, &mut faults),
-            None => {
-                let expected = expected.clone();
-                faults.push(InputFault::Missing { name: name.clone(), expected });
-            }
-        }
-    }
-    let bindings = binder.solve(graph, &mut faults);
-    if faults.is_empty() { Ok(bindings) } else { Err(SessionError::Inputs(faults)) }
-}
-
-fn unknown_inputs(
-    known: &[(String, ValueId)],
-    inputs: &BTreeMap<String, Tensor>,
-    faults: &mut Vec<InputFault>,
-) {
-    let names: BTreeSet<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
-    for name in inputs.keys().filter(|name| !names.contains(name.as_str())) {
-        let inputs = known.iter().map(|(name, _)| name.clone()).collect();
-        faults.push(InputFault::Unknown { name: name.clone(), inputs });
     }
 }
 
@@ -428,135 +481,6 @@ fn slots(graph: &Graph) -> Vec<StateSlot> {
     slots
 }
 
-/// Equations between declared dimensions and actual extents.
-#[derive(Default)]
-struct Binder {
-    equations: Vec<Equation>,
-    bindings: Bindings,
-    /// The input that gave a symbol its value.
-    sources: BTreeMap<Symbol, String>,
-}
-
-struct Equation {
-    name: String,
-    axis: Axis,
-    dim: Dim,
-    extent: usize,
-}
-
-impl Binder {
-    fn tensor(
-        &mut self,
-        name: &str,
-        expected: &TensorType,
-        tensor: &Tensor,
-        faults: &mut Vec<InputFault>,
-    ) {
-        let name = name.to_string();
-        if tensor.dtype() != expected.dtype {
-            let (expected, found) = (expected.dtype, tensor.dtype());
-            faults.push(InputFault::DType { name: name.clone(), expected, found });
-        }
-        if tensor.shape().len() != expected.rank() {
-            let found = tensor.shape().to_vec();
-            faults.push(InputFault::Rank { name, expected: expected.clone(), found });
-            return;
-        }
-        self.shape(&name, expected, tensor.shape());
-    }
-
-    fn state(&mut self, state: &StateSlot, expected: &TensorType) {
-        match (&state.held, &state.growth) {
-            (Held::Arena(shape), _) => self.shape(&state.name, expected, shape),
-            (Held::Tensor(tensor), _) => self.shape(&state.name, expected, tensor.shape()),
-            (Held::Nothing, Some((axis, _, _))) => {
-                let Some(dim) = expected.shape.get(axis.index()).cloned() else { return };
-                let name = state.name.clone();
-                self.equations.push(Equation { name, axis: *axis, dim, extent: 0 });
-            }
-            (Held::Nothing, None) => {}
-        }
-    }
-
-    fn shape(&mut self, name: &str, expected: &TensorType, shape: &[usize]) {
-        for (axis, (dim, extent)) in expected.shape.iter().zip(shape).enumerate() {
-            self.equations.push(Equation {
-                name: name.to_string(),
-                axis: axis.into(),
-                dim: dim.clone(),
-                extent: *extent,
-            });
-        }
-    }
-
-    /// Solves equations with one unknown until none is left, then checks all of them.
-    fn solve(mut self, graph: &Graph, faults: &mut Vec<InputFault>) -> Bindings {
-        loop {
-            let before = self.bindings.len();
-            for equation in &self.equations {
-                let mut unknown = BTreeSet::new();
-                equation.dim.for_each_symbol(&mut |symbol| {
-                    if !self.bindings.contains_key(symbol) {
-                        unknown.insert(symbol.clone());
-                    }
-                });
-                let mut unknown = unknown.into_iter();
-                let (Some(symbol), None) = (unknown.next(), unknown.next()) else { continue };
-                let extent = i64::try_from(equation.extent).unwrap_or(i64::MAX);
-                if let Some(value) = equation.dim.solve(&symbol, extent, &self.bindings) {
-                    self.sources.insert(symbol.clone(), equation.name.clone());
-                    self.bindings.insert(symbol, value);
-                }
-            }
-            if self.bindings.len() == before {
-                break;
-            }
-        }
-        for equation in &self.equations {
-            let value = equation.dim.evaluate(&self.bindings).ok();
-            if value.and_then(|value| usize::try_from(value).ok()) != Some(equation.extent) {
-                faults.push(InputFault::Dimension {
-                    name: equation.name.clone(),
-                    axis: equation.axis,
-                    expected: equation.dim.clone(),
-                    value,
-                    found: equation.extent,
-                });
-            }
-        }
-        for (symbol, value) in &self.bindings {
-            let range = graph.symbols.get(symbol).copied().unwrap_or(Range::UNBOUNDED);
-            if *value < range.lo || range.hi.is_some_and(|hi| *value > hi) {
-                faults.push(InputFault::Range {
-                    symbol: symbol.name().to_string(),
-                    value: *value,
-                    range,
-                    name: self.sources.get(symbol).cloned().unwrap_or_default(),
-                });
-            }
-        }
-        self.bindings
-    }
-}
-
 fn list(faults: &[InputFault]) -> String {
     faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-}
-
-fn quoted(names: &[String]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-}
-
-fn valued(value: &Option<i64>) -> String {
-    value.map_or(String::new(), |value| format!(" = {value}"))
-}
-
-/// A range as the command line writes it.
-struct Shown(Range);
-
-impl fmt::Display for Shown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}..", self.0.lo)?;
-        self.0.hi.map_or(Ok(()), |hi| write!(f, "{hi}"))
-    }
 }

@@ -2,10 +2,13 @@
 
 use super::*;
 use crate::cpu::testing::{Random, assert_close, declare, plan, sure};
+use membar_ir::dim::Dim;
+use membar_ir::dtype::DType;
 use membar_ir::graph::{Growth, State};
 use membar_ir::ops::{Append, Scalar, Slice};
 use membar_ir::schedule::{Buffer, BufferId, Layout, Region};
 use membar_ir::topology::MemoryId;
+use membar_ir::types::TensorType;
 
 /// `present = past ++ -x` along axis 1 at a capacity of 6, `y` a copy of it; `sum = total + x` of
 /// the first row.

@@ -1,32 +1,16 @@
-//! The GPU suite: what needs an NVIDIA GPU, as one executable that runs on any machine with the
-//! driver. `cargo xtask gpu-stage` puts it in a folder with its cubins. Without a GPU its tests are
-//! reported as ignored, by name; with `MEMBAR_REQUIRE_GPU=1` a missing GPU is a failure.
+//! The driver layer: kernels, edges, arguments and copies, each on its own; never a session.
 
-use anyhow::{Context as _, ensure};
-use libtest_mimic::{Arguments as TestArguments, Failed, Trial};
-use membar_codegen::nvrtc::Nvrtc;
+use super::{Gpu, Outcome, THREADS, Test, median, resident_bytes};
+use anyhow::ensure;
 use membar_ir::testing::{Random, floats};
 use membar_ir::{DType, Tensor};
 use membar_runtime::cuda::{
-    Arguments, Context, CudaError, Device, DeviceMemory, Edge, EdgeKind, Event, ExecutableGraph,
-    GraphBuilder, GraphNode, Launch, Module, Stream,
+    Arguments, CudaError, DeviceMemory, Edge, EdgeKind, Event, GraphBuilder, GraphNode, Launch,
+    Module,
 };
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Instant;
 
-const SOURCE: &str = include_str!("gpu/order.cu");
-
-/// The architectures that staged cubins are for.
-const TARGETS: [&str; 2] = ["sm_80", "sm_90a"];
-
-type Outcome = anyhow::Result<()>;
-
-/// A test of the suite.
-type Test = fn(&Gpu) -> Outcome;
-
-const TESTS: &[(&str, Test)] = &[
+pub const TESTS: &[(&str, Test)] = &[
     ("a_kernel_writes_what_it_declares_and_no_more", writes_what_it_declares),
     ("a_chain_of_full_edges_is_ordered", |gpu| chain_is_ordered(gpu, EdgeKind::Full)),
     ("a_chain_of_programmatic_edges_is_ordered", |gpu| {
@@ -42,113 +26,10 @@ const TESTS: &[(&str, Test)] = &[
     ("launches_are_cheap", launches_are_cheap),
 ];
 
-fn main() -> ExitCode {
-    let result = match std::env::var_os("MEMBAR_GPU_STAGE") {
-        Some(folder) => stage(Path::new(&folder)),
-        None => return run(),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run() -> ExitCode {
-    let arguments = TestArguments::from_args();
-    let required = std::env::var_os("MEMBAR_REQUIRE_GPU").is_some();
-    let absent = Device::count().err();
-    if let Some(error) = &absent {
-        eprintln!("no GPU: {error}");
-    }
-    let mut trials: Vec<Trial> = TESTS
-        .iter()
-        .map(|(name, test)| {
-            let name = format!("gpu::{name}");
-            Trial::test(name, move || {
-                let failed = |error: anyhow::Error| Failed::from(format!("{error:#}"));
-                Gpu::new().and_then(|gpu| test(&gpu)).map_err(failed)
-            })
-            .with_ignored_flag(absent.is_some() && !required)
-        })
-        .collect();
-    let no_compiler = Nvrtc::load().err();
-    for target in TARGETS {
-        let name = format!("nvrtc::kernels_compile_for_{target}");
-        trials.push(
-            Trial::test(name, move || {
-                let cubin = Nvrtc::load().and_then(|n| n.compile("order.cu", SOURCE, target));
-                match cubin {
-                    Ok(cubin) if cubin.starts_with(b"\x7fELF") => Ok(()),
-                    Ok(_) => Err(Failed::from("the cubin is no ELF file")),
-                    Err(error) => Err(Failed::from(error.to_string())),
-                }
-            })
-            .with_ignored_flag(no_compiler.is_some()),
-        );
-    }
-    // Tests that measure must not run beside others.
-    let arguments = TestArguments { test_threads: Some(1), ..arguments };
-    libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-/// Compiles the kernels for every target into a folder.
-fn stage(folder: &Path) -> anyhow::Result<()> {
-    let nvrtc = Nvrtc::load()?;
-    std::fs::create_dir_all(folder)?;
-    for target in TARGETS {
-        let cubin = nvrtc.compile("order.cu", SOURCE, target)?;
-        std::fs::write(cubin_path(folder, target), cubin)?;
-    }
-    Ok(())
-}
-
-fn cubin_path(folder: &Path, target: &str) -> PathBuf {
-    folder.join(format!("order.{target}.cubin"))
-}
-
-/// The first GPU with the suite's kernels.
-struct Gpu {
-    context: Arc<Context>,
-    module: Arc<Module>,
-    stream: Stream,
-    /// Blocks that fill the device.
-    blocks: u32,
-}
-
-/// Threads of a block.
-const THREADS: u32 = 256;
-
 /// How far the element lies that another block wrote.
 const SHIFT: u32 = 4099;
 
 impl Gpu {
-    fn new() -> anyhow::Result<Gpu> {
-        let device = Device::get(0)?;
-        let (major, _) = device.compute_capability()?;
-        let target = if major >= 9 { "sm_90a" } else { "sm_80" };
-        // Staged cubins need no compiler on this machine.
-        let cubin = match std::env::var_os("MEMBAR_GPU_CUBINS") {
-            Some(folder) => {
-                let path = cubin_path(Path::new(&folder), target);
-                std::fs::read(&path).with_context(|| path.display().to_string())?
-            }
-            None => Nvrtc::load()?.compile("order.cu", SOURCE, target)?,
-        };
-        let context = Context::new(device)?;
-        let module = Module::load(&context, &cubin)?;
-        let stream = Stream::new(&context)?;
-        Ok(Gpu { blocks: device.multiprocessors()?, context, module, stream })
-    }
-
-    fn memory<T: bytemuck::Pod>(&self, elements: &[T]) -> anyhow::Result<DeviceMemory> {
-        let mut memory = DeviceMemory::new(&self.context, size_of_val(elements))?;
-        memory.write(0, elements)?;
-        Ok(memory)
-    }
-
     /// `out[i] = in[(i + SHIFT) % n] + 1`, waiting as the edge before it asks.
     fn shift(
         &self,
@@ -166,12 +47,6 @@ impl Gpu {
             .value(input.len() as u32 / 4)
             .value(SHIFT);
         Ok(Launch::linear(&self.module.function(name)?, self.blocks, THREADS, arguments))
-    }
-
-    fn run(&self, graph: &mut ExecutableGraph) -> Outcome {
-        graph.launch(&self.stream)?;
-        self.stream.synchronize()?;
-        Ok(())
     }
 }
 
@@ -369,13 +244,6 @@ fn cycles_leak_nothing(gpu: &Gpu) -> Outcome {
     Ok(())
 }
 
-/// Resident memory of this process in bytes.
-fn resident_bytes() -> anyhow::Result<usize> {
-    let text = std::fs::read_to_string("/proc/self/statm")?;
-    let pages = text.split_whitespace().nth(1).context("statm has no second field")?;
-    Ok(pages.parse::<usize>()? * 4096)
-}
-
 /// Prints what launches cost. The bounds are loose: they catch a mistake, not a slow machine.
 fn launches_are_cheap(gpu: &Gpu) -> Outcome {
     let buffers = [gpu.memory(&vec![0u32; 1 << 16])?, gpu.memory(&vec![0u32; 1 << 16])?];
@@ -400,9 +268,4 @@ fn launches_are_cheap(gpu: &Gpu) -> Outcome {
         ensure!(device < 10.0 && host < 1000.0, "{device} us a node, {host} us a launch");
     }
     Ok(())
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
