@@ -2,6 +2,7 @@
 //! itself consistent but decides nothing (see `verify` for what must hold).
 
 use crate::dim::{Dim, Range, Ranges, Symbol};
+use crate::kernel::Promise;
 use crate::op::TypeError;
 use crate::ops::Op;
 use crate::recipe::Recipe;
@@ -98,6 +99,9 @@ pub struct Node {
     /// Scratch memory that it has to itself while it runs; from stage scheduled on, if it needs
     /// any.
     pub workspace: Option<Region>,
+    /// What its kernels promise, once orders have been inserted (a GPU's steps have them); `None`
+    /// from then on: it launches nothing.
+    pub step: Option<Promise>,
     operands: Vec<ValueId>,
     /// Where each operand's use stands among the uses of its value.
     places: Vec<u32>,
@@ -314,6 +318,7 @@ impl Graph {
             device: None,
             origin: Vec::new(),
             workspace: None,
+            step: None,
             operands: operands.to_vec(),
             places: vec![0; operands.len()],
             outputs: Vec::new(),

@@ -47,6 +47,12 @@ impl Region {
         Region { buffer, offset, len, extents: Vec::new() }
     }
 
+    /// Whether both are one run and begin at the same byte.
+    pub fn begins_with(&self, other: &Region) -> bool {
+        let plain = self.extents.is_empty() && other.extents.is_empty();
+        plain && self.buffer == other.buffer && self.offset == other.offset
+    }
+
     /// The byte after the last; `None` on overflow.
     pub fn end(&self) -> Option<u64> {
         let mut end = self.offset.checked_add(self.len)?;

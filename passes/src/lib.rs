@@ -4,7 +4,9 @@
 mod common_subexpressions;
 mod dead_code;
 mod decompose;
+mod elide_barriers;
 mod fold_constants;
+mod insert_barriers;
 mod insert_copies;
 mod lower_states;
 mod place;
@@ -17,7 +19,9 @@ mod specialise;
 pub use common_subexpressions::common_subexpressions;
 pub use dead_code::dead_code;
 pub use decompose::decompose;
+pub use elide_barriers::elide_barriers;
 pub use fold_constants::fold_constants;
+pub use insert_barriers::insert_barriers;
 pub use insert_copies::insert_copies;
 pub use lower_states::lower_states;
 pub use place::place;
@@ -107,5 +111,19 @@ pub const PASSES: &[Pass] = &[
         before: Stage::Placed,
         after: Stage::Scheduled,
         run: plan_memory,
+    },
+    Pass {
+        name: "insert-barriers",
+        summary: "Orders every two steps that conflict",
+        before: Stage::Scheduled,
+        after: Stage::Scheduled,
+        run: insert_barriers,
+    },
+    Pass {
+        name: "elide-barriers",
+        summary: "Keeps the orders that no others imply, by the cheapest mechanisms",
+        before: Stage::Scheduled,
+        after: Stage::Scheduled,
+        run: elide_barriers,
     },
 ];

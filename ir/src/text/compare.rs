@@ -88,6 +88,7 @@ impl Comparison<'_> {
         let same = left.kind == right.kind
             && left.device == right.device
             && left.workspace == right.workspace
+            && left.step == right.step
             && left.origin == right.origin
             && left.outputs().len() == right.outputs().len()
             && self.same_values(left.operands(), right.operands());

@@ -24,7 +24,7 @@
 //! | weight | `file "path" offset 4K`, `random seed 7 stream 0 normal(0.02)`, `2.0`, `[1, 2]`, `base64 "…"`, or an operator over weights in parentheses, each with its type |
 //! | place of a value | after its type: `@memory`, `in $buffer[first..end]`, `capacity [dims]` |
 //! | strided region | `$0[0..64; 8 by 1K, 2 by 128]`: runs of 64 bytes, 8 × 2 of them, outermost first |
-//! | place of a node | at the end: `on device`, `workspace $0[0..64]`, `from "node of the model", …` |
+//! | place of a node | at the end: `on device`, `workspace $0[0..64]`, `step waits async [1] fenced`, `from "node of the model", …` |
 //! | state | `state %past -> present {axis = 2, length = P, capacity = 2048}` |
 //! | order | `order %a -> %b raw $0[0..64], war $1[0..64] by edge`, `order %a -> %b linearise by sequence`; a step is called by its first result |
 //! | output | `name = %value`, or `%value` alone where that is the name too |

@@ -8,6 +8,7 @@ use super::recipe::parse_recipe;
 use super::{Cursor, Position, SyntaxError};
 use crate::dim::{Dim, Range, Symbol};
 use crate::graph::{Graph, Growth, NodeId, NodeKind, Stage, State, ValueId};
+use crate::kernel::Promise;
 use crate::ops::Op;
 use crate::schedule::{
     Buffer, BufferId, Extent, Hazard, HazardKind, Layout, Mechanism, Order, Reason, Region,
@@ -296,6 +297,10 @@ impl Parser<'_> {
             let workspace = self.region()?;
             self.graph.node_mut(node).workspace = Some(workspace);
         }
+        if self.cursor.eat_word("step") {
+            let promise = self.promise()?;
+            self.graph.node_mut(node).step = Some(promise);
+        }
         if self.cursor.eat_word("from") {
             let mut origin: Vec<Arc<str>> = vec![self.cursor.quoted()?.into()];
             // In the list of inputs a comma may also lead to the next input.
@@ -313,6 +318,16 @@ impl Parser<'_> {
             self.graph.node_mut(node).origin = origin;
         }
         Ok(())
+    }
+
+    fn promise(&mut self) -> Result<Promise, SyntaxError> {
+        let waits = self.cursor.eat_word("waits");
+        let async_operands = match self.cursor.eat_word("async") {
+            true => self.cursor.list('[', ']', Cursor::unsigned_32)?,
+            false => Vec::new(),
+        };
+        let async_fence = self.cursor.eat_word("fenced");
+        Ok(Promise { waits, async_operands, async_fence })
     }
 
     fn memory(&mut self) -> Result<MemoryId, SyntaxError> {

@@ -6,6 +6,7 @@ use super::print_helpers::{write_list, write_name, write_quoted, write_size};
 use super::recipe::write_recipe;
 use crate::dim::{Range, Symbol};
 use crate::graph::{Graph, Node, NodeId, NodeKind, Output, Stage, State, Value, ValueId};
+use crate::kernel::Promise;
 use crate::schedule::{BufferId, Layout, Order, Reason, Region};
 use crate::topology::{DeviceId, MemoryId};
 use std::collections::BTreeMap;
@@ -239,11 +240,26 @@ impl Printer<'_> {
         if let Some(workspace) = &node.workspace {
             write!(self, " workspace {workspace}")?;
         }
+        if let Some(promise) = &node.step {
+            self.promise(promise)?;
+        }
         if !node.origin.is_empty() {
             self.write_str(" from ")?;
             write_list(self, &node.origin, |printer, name: &Arc<str>| write_quoted(printer, name))?;
         }
         Ok(())
+    }
+
+    fn promise(&mut self, promise: &Promise) -> fmt::Result {
+        self.write_str(if promise.waits { " step waits" } else { " step" })?;
+        if !promise.async_operands.is_empty() {
+            self.write_str(" async [")?;
+            write_list(self, &promise.async_operands, |printer, operand| {
+                write!(printer, "{operand}")
+            })?;
+            self.write_str("]")?;
+        }
+        self.write_str(if promise.async_fence { " fenced" } else { "" })
     }
 
     fn memory(&mut self, memory: Option<MemoryId>) -> fmt::Result {

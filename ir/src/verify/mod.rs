@@ -22,7 +22,7 @@
 //! *Placement* ([`Depth::Cheap`]):
 //!
 //! - before stage placed there is no device and no memory, before stage scheduled no region, no
-//!   workspace, no capacity, no buffer and no order;
+//!   workspace, no capacity, no step, no buffer and no order; inputs and weights are no steps;
 //! - from stage placed on there is a topology, every node has a device of it, every value a memory
 //!   of it that the devices of its producer and its readers reach;
 //! - a schedule has every node once, the inputs first as they are listed, and no node before one that

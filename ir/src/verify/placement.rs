@@ -49,14 +49,19 @@ fn nothing_early(report: &mut Report<'_>) {
         let values = || node.outputs().iter().map(|value| graph.value(*value));
         let placed = node.device.is_some() || values().any(|value| value.memory.is_some());
         let planned = node.workspace.is_some()
+            || node.step.is_some()
             || values().any(|value| value.region.is_some() || value.layout != Layout::Contiguous);
         if graph.stage < Stage::Placed && placed {
             report.fault(Entity::Node(id), "stage tensor has no devices and memories yet");
         }
         if graph.stage < Stage::Scheduled && planned {
             let stage = graph.stage.word();
-            let message = format!("stage {stage} has no regions, workspaces and capacities yet");
+            let message =
+                format!("stage {stage} has no regions, workspaces, capacities and steps yet");
             report.fault(Entity::Node(id), message);
+        }
+        if node.step.is_some() && node.op().is_none() {
+            report.fault(Entity::Node(id), "inputs and weights are no steps");
         }
     }
 }

@@ -22,7 +22,8 @@ fn check(name: &str, source: &str, options: PassOptions, library: TestLibrary) {
 
 /// Text without its first line and the devices of nodes.
 fn comparable(text: &str) -> String {
-    let lines = text.lines().skip(1).map(|line| line.replace(" on cpu0", "") + "\n");
+    let lines = text.lines().skip(1);
+    let lines = lines.map(|line| line.replace(" on cpu0", "").replace(" on gpu0", "") + "\n");
     lines.collect()
 }
 
@@ -113,4 +114,16 @@ fn schedule() {
 fn plan_memory() {
     let source = source!("plan_memory/mod");
     check("plan-memory", source, PassOptions::default(), TestLibrary::default());
+}
+
+#[test]
+fn insert_barriers() {
+    let source = source!("insert_barriers");
+    check("insert-barriers", source, PassOptions::default(), TestLibrary::default());
+}
+
+#[test]
+fn elide_barriers() {
+    let source = source!("elide_barriers");
+    check("elide-barriers", source, PassOptions::default(), TestLibrary::default());
 }

@@ -32,7 +32,8 @@ impl KernelLibrary for TestLibrary {
         if self.missing.contains(&op.mnemonic()) {
             return None;
         }
-        let mut spec = KernelSpec { name: op.mnemonic().to_string(), ..KernelSpec::default() };
+        let name = op.mnemonic().to_string();
+        let mut spec = KernelSpec { name, waits: true, ..KernelSpec::default() };
         if !self.contiguous.contains(&op.mnemonic()) {
             spec.strided_operands = (0..operands.len() as u32).collect();
         }

@@ -246,7 +246,6 @@ impl Executor {
                 return Err(placement::plan_error(&self.graph, *value, message));
             }
         }
-        let aliased = self.is_alias(&selected, &operands, &outputs, &spans, &writes);
         let mut reads = Vec::new();
         for (index, (value, span)) in spans.into_iter().enumerate() {
             reads.push(match span {
@@ -256,31 +255,14 @@ impl Executor {
                 }
             });
         }
-        let run = match aliased {
-            true => None,
-            false => {
+        let run = match selected.spec.launches(&self.graph, id) {
+            false => None,
+            true => {
                 let shapes = Shapes { operands: &operands, outputs: &outputs };
                 Some((selected.prepare)(&shapes).map_err(failed)?)
             }
         };
         Ok(Resolved { reads, writes, run })
-    }
-
-    /// Whether the plan lets the output be the operand's bytes, so that nothing runs.
-    fn is_alias(
-        &self,
-        selected: &Selected,
-        operands: &[View],
-        outputs: &[View],
-        spans: &[(ValueId, Option<Span>)],
-        writes: &[Span],
-    ) -> bool {
-        selected.spec.alias.is_some_and(|pair| {
-            let (operand, output) = (pair.operand as usize, pair.output as usize);
-            spans[operand].1.as_ref() == Some(&writes[output])
-                && operands[operand].is_contiguous()
-                && outputs[output].is_contiguous()
-        })
     }
 
     /// Where an operand in the arena is read: apart from all outputs, or in place of one.
