@@ -80,11 +80,20 @@ impl Nvrtc {
     /// # Errors
     /// The source does not compile; the error holds the compiler's log.
     pub fn compile(self, name: &str, source: &str, target: &str) -> Result<Vec<u8>, NvrtcError> {
-        let options = [
-            format!("--gpu-architecture={target}"),
-            "--std=c++17".to_string(),
-            "-default-device".to_string(),
-        ];
+        Ok(self.compile_both(name, source, target)?.cubin)
+    }
+
+    /// As [`Nvrtc::compile`], with the PTX that the cubin was assembled from.
+    ///
+    /// # Errors
+    /// As [`Nvrtc::compile`].
+    pub fn compile_both(
+        self,
+        name: &str,
+        source: &str,
+        target: &str,
+    ) -> Result<Compiled, NvrtcError> {
+        let options = options(target);
         let zero_byte = |_| NvrtcError::ZeroByte(name.to_string());
         let text = CString::new(source).map_err(zero_byte)?;
         let file = CString::new(name).map_err(zero_byte)?;
@@ -104,8 +113,32 @@ impl Nvrtc {
             return Err(NvrtcError::Compile { name, target, log: program.log()? });
         }
         check("nvrtcCompileProgram", result)?;
-        program.cubin()
+        Ok(Compiled { cubin: program.cubin()?, ptx: program.ptx()? })
     }
+}
+
+/// What the compiler makes of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compiled {
+    /// An ELF file for one architecture.
+    pub cubin: Vec<u8>,
+    /// The assembly text.
+    pub ptx: String,
+}
+
+/// The compiler's options for a target.
+pub(crate) fn options(target: &str) -> Vec<String> {
+    vec![
+        format!("--gpu-architecture={target}"),
+        "--std=c++17".to_string(),
+        "-default-device".to_string(),
+    ]
+}
+
+/// A kernel's name as that of a file: other characters than letters, digits and `_` replaced.
+pub fn file_name(kernel: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+    kernel.chars().map(plain).collect()
 }
 
 /// A program inside NVRTC.
@@ -147,6 +180,20 @@ impl Program {
             check("nvrtcGetCUBIN", sys::nvrtcGetCUBIN(self.0, target))?;
             Ok(bytes)
         }
+    }
+
+    fn ptx(&self) -> Result<String, NvrtcError> {
+        let mut size = 0;
+        // SAFETY: as in `log`.
+        let bytes = unsafe {
+            check("nvrtcGetPTXSize", sys::nvrtcGetPTXSize(self.0, &mut size))?;
+            let mut bytes = vec![0u8; size];
+            let target = bytes.as_mut_ptr().cast();
+            check("nvrtcGetPTX", sys::nvrtcGetPTX(self.0, target))?;
+            bytes
+        };
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
     }
 }
 
