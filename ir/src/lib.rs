@@ -1,5 +1,6 @@
 //! The hub: graph, types, operators; depends on no other Membar crate.
 
+pub mod architecture;
 pub mod attribute;
 pub mod dim;
 pub mod dtype;

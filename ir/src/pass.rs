@@ -81,6 +81,36 @@ pub struct PassOptions {
     pub arena_limit: u64,
     /// The kind of device that runs the graph.
     pub device: DeviceKind,
+    /// `--precision`.
+    pub precision: Precision,
+}
+
+/// In which element type floats are stored and go into matrix units. Accumulation, statistics of
+/// norms, softmax and rotary angles stay `f32`; integers and `f64` stay what they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// What the model says.
+    #[default]
+    Model,
+    /// `f32`.
+    F32,
+    /// `f32` in memory; matrix units may round their inputs to TF32.
+    Tf32,
+    /// `bf16`.
+    Bf16,
+    /// `f16`.
+    F16,
+}
+
+impl Precision {
+    /// Every precision with its word on the command line.
+    pub const WORDS: &'static [(&'static str, Precision)] = &[
+        ("model", Precision::Model),
+        ("f32", Precision::F32),
+        ("tf32", Precision::Tf32),
+        ("bf16", Precision::Bf16),
+        ("f16", Precision::F16),
+    ];
 }
 
 impl Default for PassOptions {
@@ -91,6 +121,7 @@ impl Default for PassOptions {
             fold_limit: 64 << 20,
             arena_limit: 64 << 30,
             device: DeviceKind::Cpu,
+            precision: Precision::Model,
         }
     }
 }

@@ -50,8 +50,11 @@
 
 mod lifetimes;
 mod placement;
+mod program;
 mod structure;
 mod types;
+
+pub use program::verify_program;
 
 use crate::graph::Graph;
 use crate::text::{Entity, print};
