@@ -28,7 +28,7 @@ pub struct Manifest {
     pub targets: BTreeMap<String, TargetEntry>,
     /// Tensors of the weights' file, in the order of their bytes.
     pub weights: Vec<WeightEntry>,
-    /// What the compiler did.
+    /// What the compiler did for the first target that was asked for.
     pub passes: Vec<PassEntry>,
     /// Every other file by its path in the folder.
     pub files: BTreeMap<String, FileEntry>,
@@ -68,6 +68,12 @@ pub struct TargetEntry {
     pub program: String,
     /// The machine that it is for.
     pub topology: Option<String>,
+    /// The launches of a GPU's program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launches: Option<String>,
+    /// The cubins of a GPU's kernels, in the order of their numbers in the launches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<String>,
 }
 
 /// A tensor of the weights' file.
@@ -153,6 +159,14 @@ impl Manifest {
             files: BTreeMap::new(),
             digest: String::new(),
         }
+    }
+
+    /// Whether it says of inputs, outputs, states and dimensions what another does.
+    pub(super) fn agrees_with(&self, other: &Manifest) -> bool {
+        self.inputs == other.inputs
+            && self.outputs == other.outputs
+            && self.states == other.states
+            && self.symbols == other.symbols
     }
 
     /// The file's text with the digest filled in.

@@ -2,6 +2,7 @@
 //! trust what a folder says before it checked it.
 
 mod folder;
+mod launches;
 mod manifest;
 mod read;
 mod safetensors;
@@ -13,21 +14,53 @@ mod write;
 pub use manifest::{
     FileEntry, Manifest, PassEntry, StateEntry, TargetEntry, ValueEntry, WeightEntry,
 };
-pub use write::write;
+pub use write::{TargetSource, write, write_targets};
 
 use crate::weights::WeightError;
+use bytes::Bytes;
+use membar_ir::architecture::Architecture;
 use membar_ir::graph::Graph;
+use membar_ir::program::DeviceProgram;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The format that this version writes, and the newest that it reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
-/// An opened bundle: checked, its program parsed. Weights stay in their file.
+/// The oldest format that this version reads: one without targets for GPUs.
+const OLDEST: u32 = 1;
+
+/// The name of the target that every machine runs.
+pub const CPU: &str = "cpu";
+
+/// An opened bundle: checked, its programs parsed. Weights stay in their file.
 #[derive(Debug)]
 pub struct Bundle {
     folder: PathBuf,
     manifest: Manifest,
-    graph: Graph,
+    /// The target that [`Bundle::graph`] shows.
+    shown: String,
+    targets: BTreeMap<String, Target>,
+}
+
+/// A target of an opened bundle.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The scheduled graph. Its weights are parts of [`Bundle::WEIGHTS`] in the folder.
+    pub graph: Graph,
+    /// What a GPU runs; `None` for the CPU.
+    pub code: Option<TargetCode>,
+}
+
+/// What a GPU runs: launches that were checked against the graph, and native code that was not.
+#[derive(Clone, Debug)]
+pub struct TargetCode {
+    /// The architecture.
+    pub architecture: Architecture,
+    /// The launches. The kernels have no sources.
+    pub program: DeviceProgram,
+    /// One a kernel, in order.
+    pub cubins: Vec<Bytes>,
 }
 
 /// Why a bundle cannot be read or written.
@@ -77,6 +110,9 @@ pub enum BundleError {
         /// What is wrong with it.
         reason: String,
     },
+    /// There is nothing to write.
+    #[error("a bundle needs a target")]
+    NoTarget,
     /// The graph is not ready to be written.
     #[error("graph `{name}` is at stage {stage}; a bundle holds a scheduled one")]
     Stage {
@@ -85,6 +121,9 @@ pub enum BundleError {
         /// Its stage.
         stage: &'static str,
     },
+    /// The kernels were not compiled.
+    #[error("target `{0}` has kernels without code")]
+    Incomplete(String),
     /// A weight cannot be made.
     #[error(transparent)]
     Weight(#[from] WeightError),
@@ -118,9 +157,22 @@ impl Bundle {
         &self.manifest
     }
 
-    /// The CPU's program. Its weights are parts of [`WEIGHTS`](Bundle::WEIGHTS) in the folder.
+    /// The CPU's program, or that of the first target in a bundle without one. Its weights are parts
+    /// of [`WEIGHTS`](Bundle::WEIGHTS) in the folder.
     pub fn graph(&self) -> &Graph {
-        &self.graph
+        &self.targets[&self.shown].graph
+    }
+
+    /// The targets by name.
+    pub fn targets(&self) -> &BTreeMap<String, Target> {
+        &self.targets
+    }
+
+    /// The best target for a GPU of that compute capability; `None` if no target runs there.
+    pub fn target_for(&self, capability: (u32, u32)) -> Option<&Target> {
+        let architecture = |target: &&Target| target.code.as_ref().map(|code| code.architecture);
+        let runs = |target: &&Target| architecture(target).is_some_and(|a| a.runs_on(capability));
+        self.targets.values().filter(runs).max_by_key(architecture)
     }
 
     /// The name of the file with the weights.

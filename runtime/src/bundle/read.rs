@@ -2,16 +2,18 @@
 //! folder, or use a part before it is checked.
 
 use super::folder::MANIFEST;
-use super::manifest::{FileEntry, Manifest};
-use super::{Bundle, BundleError, FORMAT};
+use super::launches::Launches;
+use super::manifest::{FileEntry, Manifest, TargetEntry};
+use super::{Bundle, BundleError, CPU, FORMAT, OLDEST, Target, TargetCode};
 use bytes::Bytes;
+use membar_ir::architecture::Architecture;
 use membar_ir::dim::Bindings;
 use membar_ir::graph::{Graph, NodeKind, Stage};
 use membar_ir::mapping::map_file;
 use membar_ir::recipe::{Recipe, RecipeNode, Source};
 use membar_ir::text::parse_with_topology;
 use membar_ir::topology::Topology;
-use membar_ir::verify::{Depth, verify};
+use membar_ir::verify::{Depth, verify, verify_program};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -30,8 +32,16 @@ pub(super) fn open(folder: &Path, weights: bool) -> Result<Bundle, BundleError> 
         files.insert(name.as_str(), checked_file(folder, name, entry, hashed)?);
     }
     check_weights(folder, &manifest, &files, weights)?;
-    let graph = read_program(folder, &manifest, &files)?;
-    Ok(Bundle { folder: folder.to_path_buf(), manifest, graph })
+    let mut targets = BTreeMap::new();
+    for (name, entry) in &manifest.targets {
+        let target = read_target(folder, &manifest, &files, name, entry)?;
+        targets.insert(name.clone(), target);
+    }
+    let shown = targets.get_key_value(CPU).or_else(|| targets.first_key_value());
+    let Some(shown) = shown.map(|(name, _)| name.clone()) else {
+        return Err(damaged(folder.join(MANIFEST), "there is no target"));
+    };
+    Ok(Bundle { folder: folder.to_path_buf(), manifest, shown, targets })
 }
 
 fn damaged(path: PathBuf, reason: impl ToString) -> BundleError {
@@ -67,7 +77,7 @@ fn read_manifest(folder: &Path) -> Result<Manifest, BundleError> {
     let manifest: Manifest = serde_json::from_value(value)
         .map_err(|error| damaged(path.clone(), format!("it is not a manifest: {error}")))?;
     let sealed = manifest.sealed().map_err(|error| damaged(path.clone(), error))?;
-    if manifest.format != FORMAT || sealed != text {
+    if manifest.format < OLDEST || sealed != text {
         return Err(damaged(path, "it was changed after it was written"));
     }
     Ok(manifest)
@@ -155,43 +165,103 @@ fn check_weights(
     Err(error)
 }
 
-fn read_program(
+/// The text of a file that the manifest lists.
+fn text<'a>(
+    folder: &Path,
+    files: &BTreeMap<&str, &'a Bytes>,
+    name: &str,
+) -> Result<&'a str, BundleError> {
+    let bytes = listed(folder, files, name)?;
+    let path = || folder.join(name);
+    if bytes.len() as u64 > TEXT_LIMIT {
+        return Err(damaged(path(), format!("{} bytes are too many", bytes.len())));
+    }
+    std::str::from_utf8(bytes).map_err(|error| damaged(path(), format!("it is not UTF-8: {error}")))
+}
+
+fn listed<'a>(
+    folder: &Path,
+    files: &BTreeMap<&str, &'a Bytes>,
+    name: &str,
+) -> Result<&'a Bytes, BundleError> {
+    let missing = || damaged(folder.join(name), "the manifest lists no such file");
+    files.get(name).copied().ok_or_else(missing)
+}
+
+fn read_target(
     folder: &Path,
     manifest: &Manifest,
     files: &BTreeMap<&str, Bytes>,
-) -> Result<Graph, BundleError> {
-    let Some(target) = manifest.targets.get("cpu") else {
-        return Err(damaged(folder.join(MANIFEST), "there is no target `cpu`"));
-    };
-    let text = |name: &str| -> Result<&str, BundleError> {
-        let path = folder.join(name);
-        let Some(bytes) = files.get(name) else {
-            return Err(damaged(path, "the manifest lists no such file"));
-        };
-        if bytes.len() as u64 > TEXT_LIMIT {
-            return Err(damaged(path, format!("{} bytes are too many", bytes.len())));
-        }
-        std::str::from_utf8(bytes)
-            .map_err(|error| damaged(path, format!("it is not UTF-8: {error}")))
-    };
-    let topology = match &target.topology {
+    name: &str,
+    entry: &TargetEntry,
+) -> Result<Target, BundleError> {
+    let files: BTreeMap<&str, &Bytes> = files.iter().map(|(name, file)| (*name, file)).collect();
+    let topology = match &entry.topology {
         None => None,
         Some(name) => {
-            let topology = Topology::from_toml(text(name)?)
+            let topology = Topology::from_toml(text(folder, &files, name)?)
                 .map_err(|error| damaged(folder.join(name), error))?;
             Some(Arc::new(topology))
         }
     };
-    let path = folder.join(&target.program);
-    let graph = parse_with_topology(text(&target.program)?, topology.as_ref())
+    let path = folder.join(&entry.program);
+    let graph = parse_with_topology(text(folder, &files, &entry.program)?, topology.as_ref())
         .map_err(|error| damaged(path.clone(), error))?;
     if graph.stage != Stage::Scheduled {
         return Err(damaged(path, format!("its stage is {}", graph.stage.word())));
     }
     // The text is untrusted until every invariant is proved of it again.
     verify(&graph, Depth::Full).map_err(|errors| damaged(path.clone(), errors))?;
-    check_sources(&graph, manifest).map_err(|reason| damaged(path, reason))?;
-    Ok(graph)
+    check_sources(&graph, manifest).map_err(|reason| damaged(path.clone(), reason))?;
+    if !Manifest::of(&graph, &[]).agrees_with(manifest) {
+        let reason = "its inputs, outputs, states or dimensions are not those of the manifest";
+        return Err(damaged(path, reason));
+    }
+    let code = match (name, &entry.launches) {
+        (CPU, None) if entry.kernels.is_empty() => None,
+        (CPU, _) => return Err(damaged(folder.join(MANIFEST), "target `cpu` has kernels")),
+        (_, None) => {
+            return Err(damaged(folder.join(MANIFEST), format!("target `{name}` has no launches")));
+        }
+        (_, Some(launches)) => Some(read_code(folder, &files, name, launches, entry, &graph)?),
+    };
+    Ok(Target { graph, code })
+}
+
+/// The launches and cubins of a GPU's target.
+fn read_code(
+    folder: &Path,
+    files: &BTreeMap<&str, &Bytes>,
+    name: &str,
+    launches: &str,
+    entry: &TargetEntry,
+    graph: &Graph,
+) -> Result<TargetCode, BundleError> {
+    let architecture: Architecture =
+        name.parse().map_err(|error| damaged(folder.join(MANIFEST), error))?;
+    let path = folder.join(launches);
+    let table: Launches = serde_json::from_str(text(folder, files, launches)?)
+        .map_err(|error| damaged(path.clone(), format!("it is not a launch table: {error}")))?;
+    let program = table.into_program();
+    if program.target != name {
+        let reason = format!("it is for {}, its target is {name}", program.target);
+        return Err(damaged(path, reason));
+    }
+    let counts = (program.kernels.len(), entry.kernels.len());
+    if counts.0 != counts.1 {
+        let reason = format!("it has {} kernels, the manifest {} cubins", counts.0, counts.1);
+        return Err(damaged(path, reason));
+    }
+    verify_program(graph, &program).map_err(|faults| damaged(path, faults.join("\n")))?;
+    let mut cubins = Vec::with_capacity(entry.kernels.len());
+    for name in &entry.kernels {
+        let bytes = listed(folder, files, name)?;
+        if !bytes.starts_with(b"\x7fELF") {
+            return Err(damaged(folder.join(name), "it is not a cubin"));
+        }
+        cubins.push(bytes.clone());
+    }
+    Ok(TargetCode { architecture, program, cubins })
 }
 
 /// Weights come from the bundle's own file, each at the place of a tensor that it lists.

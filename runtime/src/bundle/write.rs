@@ -2,13 +2,15 @@
 //! the manifest; the same graph gives the same bytes. Must never hold a large weight in memory.
 
 use super::folder::{Draft, MANIFEST, writing};
+use super::launches::Launches;
 use super::manifest::{FileEntry, Manifest, PassEntry, TargetEntry, WeightEntry};
 use super::safetensors;
 use super::sparse::SparseFile;
-use super::{Bundle, BundleError};
+use super::{Bundle, BundleError, CPU};
 use crate::weights::Materialiser;
 use membar_ir::dim::Bindings;
 use membar_ir::graph::{Graph, NodeId, NodeKind, Stage};
+use membar_ir::program::DeviceProgram;
 use membar_ir::recipe::{Recipe, RecipeNode, Source};
 use membar_ir::types::ConcreteType;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,60 +21,108 @@ use std::sync::Arc;
 /// Tensors of at most so many bytes stay in the program's text.
 const INLINE_BYTES: usize = 256;
 
-/// The target's folder.
-const TARGET: &str = "cpu";
+/// A target that is to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct TargetSource<'a> {
+    /// Its name: `cpu`, or an architecture.
+    pub name: &'a str,
+    /// The scheduled graph.
+    pub graph: &'a Graph,
+    /// What a GPU runs, with a cubin for each kernel.
+    pub code: Option<(&'a DeviceProgram, &'a [Arc<[u8]>])>,
+}
 
-/// Writes a scheduled graph as a bundle, atomically: the folder appears whole or not at all, and
-/// replaces nothing but a bundle.
+/// Writes a scheduled graph as a bundle for the CPU; see [`write_targets`].
 ///
 /// # Errors
-/// The graph is not scheduled, a weight cannot be made, the folder is occupied or cannot be
-/// written.
+/// As [`write_targets`].
 pub fn write(folder: &Path, graph: &Graph, passes: &[PassEntry]) -> Result<(), BundleError> {
-    if graph.stage != Stage::Scheduled {
-        let (name, stage) = (graph.name.clone(), graph.stage.word());
+    write_targets(folder, &[TargetSource { name: CPU, graph, code: None }], passes)
+}
+
+/// Writes scheduled graphs of one model as a bundle, atomically: the folder appears whole or not at
+/// all, and replaces nothing but a bundle. Weights of equal recipes are stored once.
+///
+/// # Errors
+/// A graph is not scheduled, a weight cannot be made, the folder is occupied or cannot be written.
+pub fn write_targets(
+    folder: &Path,
+    targets: &[TargetSource<'_>],
+    passes: &[PassEntry],
+) -> Result<(), BundleError> {
+    let first = targets.first().ok_or(BundleError::NoTarget)?;
+    if let Some(early) = targets.iter().find(|target| target.graph.stage != Stage::Scheduled) {
+        let (name, stage) = (early.graph.name.clone(), early.graph.stage.word());
         return Err(BundleError::Stage { name, stage });
     }
+    let whole = |target: &&TargetSource<'_>| {
+        target.code.is_none_or(|(program, cubins)| program.kernels.len() == cubins.len())
+    };
+    if let Some(incomplete) = targets.iter().find(|target| !whole(target)) {
+        return Err(BundleError::Incomplete(incomplete.name.to_string()));
+    }
     let draft = Draft::new(folder)?;
-    let mut manifest = Manifest::of(graph, passes);
-    let mut program = graph.clone();
-    let weights = collect(&program)?;
+    let mut manifest = Manifest::of(first.graph, passes);
+    let mut graphs: Vec<Graph> = targets.iter().map(|target| target.graph.clone()).collect();
+    let weights = collect(&graphs)?;
     if !weights.tensors.is_empty() {
         let (entries, file) = write_weights(draft.folder(), &weights)?;
         let path: Arc<str> = Bundle::WEIGHTS.into();
-        for (node, index) in &weights.nodes {
+        for (graph, node, index) in &weights.nodes {
             let source = Source::File { path: path.clone(), offset: entries[*index].offset };
             let ty = weights.recipes[*index].ty().clone();
-            program.node_mut(*node).kind = NodeKind::Weight(Recipe::source(ty, source));
+            graphs[*graph].node_mut(*node).kind = NodeKind::Weight(Recipe::source(ty, source));
         }
         let mut entries: Vec<WeightEntry> = entries;
         entries.sort_by_key(|entry| entry.offset);
         manifest.weights = entries;
         manifest.files.insert(Bundle::WEIGHTS.to_string(), file);
     }
-    let target = format!("targets/{TARGET}");
-    let path = draft.folder().join(&target);
-    fs::create_dir_all(&path).map_err(writing(&path))?;
-    let mut put = |name: &str, text: &str| -> Result<String, BundleError> {
-        let file = format!("{target}/{name}");
-        manifest.files.insert(file.clone(), write_file(draft.folder(), &file, text.as_bytes())?);
-        Ok(file)
-    };
-    let text = program.to_string();
-    let entry = TargetEntry {
-        program: put("program.ir", &text)?,
-        topology: match &program.topology {
-            None => None,
-            Some(topology) => {
-                let text = topology.to_toml().map_err(|error| unwritable(&path, error))?;
-                Some(put("topology.toml", &text)?)
-            }
-        },
-    };
-    manifest.targets.insert(TARGET.to_string(), entry);
+    for (target, graph) in targets.iter().zip(&graphs) {
+        write_target(draft.folder(), target, graph, &mut manifest)?;
+    }
     let text = manifest.sealed().map_err(|error| unwritable(folder, error))?;
     write_file(draft.folder(), MANIFEST, text.as_bytes())?;
     draft.publish()
+}
+
+/// Writes a target's folder; `graph` is the target's, its weights parts of the bundle's file.
+fn write_target(
+    folder: &Path,
+    target: &TargetSource<'_>,
+    graph: &Graph,
+    manifest: &mut Manifest,
+) -> Result<(), BundleError> {
+    let prefix = format!("targets/{}", target.name);
+    let path = folder.join(&prefix);
+    let kernels = path.join("kernels");
+    let created = if target.code.is_some() { &kernels } else { &path };
+    fs::create_dir_all(created).map_err(writing(created))?;
+    let mut put = |name: &str, bytes: &[u8]| -> Result<String, BundleError> {
+        let file = format!("{prefix}/{name}");
+        manifest.files.insert(file.clone(), write_file(folder, &file, bytes)?);
+        Ok(file)
+    };
+    let mut entry = TargetEntry {
+        program: put("program.ir", graph.to_string().as_bytes())?,
+        topology: None,
+        launches: None,
+        kernels: Vec::new(),
+    };
+    if let Some(topology) = &graph.topology {
+        let text = topology.to_toml().map_err(|error| unwritable(&path, error))?;
+        entry.topology = Some(put("topology.toml", text.as_bytes())?);
+    }
+    if let Some((program, cubins)) = target.code {
+        let text = serde_json::to_string(&Launches::of(program));
+        let text = text.map_err(|error| unwritable(&path, error))? + "\n";
+        entry.launches = Some(put("launches.json", text.as_bytes())?);
+        for (kernel, cubin) in program.kernels.iter().zip(cubins) {
+            entry.kernels.push(put(&format!("kernels/{}.cubin", kernel.name), cubin)?);
+        }
+    }
+    manifest.targets.insert(target.name.to_string(), entry);
+    Ok(())
 }
 
 /// The weights that go to the file.
@@ -81,15 +131,18 @@ struct Weights {
     /// Names and types, one a distinct recipe.
     tensors: Vec<(String, ConcreteType)>,
     recipes: Vec<Recipe>,
-    /// Nodes, with the position of their tensor.
-    nodes: Vec<(NodeId, usize)>,
+    /// Nodes with their graph's position, and the position of their tensor.
+    nodes: Vec<(usize, NodeId, usize)>,
 }
 
-fn collect(graph: &Graph) -> Result<Weights, BundleError> {
+fn collect(graphs: &[Graph]) -> Result<Weights, BundleError> {
     let mut weights = Weights::default();
     let mut known: HashMap<Recipe, usize> = HashMap::new();
     let mut names = BTreeSet::new();
-    for id in graph.nodes() {
+    let nodes =
+        |(index, graph): (usize, &Graph)| graph.nodes().map(|id| (index, id)).collect::<Vec<_>>();
+    for (position, id) in graphs.iter().enumerate().flat_map(nodes) {
+        let graph = &graphs[position];
         let NodeKind::Weight(recipe) = &graph.node(id).kind else { continue };
         let ty =
             recipe.ty().concrete(&Bindings::new()).map_err(crate::weights::WeightError::from)?;
@@ -110,7 +163,7 @@ fn collect(graph: &Graph) -> Result<Weights, BundleError> {
                 index
             }
         };
-        weights.nodes.push((id, index));
+        weights.nodes.push((position, id, index));
     }
     Ok(weights)
 }

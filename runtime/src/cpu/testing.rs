@@ -3,13 +3,13 @@
 
 use super::executor::Executor;
 use membar_ir::dim::{Bindings, Range, Symbol};
-pub(crate) use membar_ir::testing::plan;
 use membar_ir::dtype::{DType, DTypeClass};
 use membar_ir::element::Number;
 use membar_ir::graph::Graph;
 use membar_ir::interp::Interpreter;
 use membar_ir::ops::Op;
 use membar_ir::tensor::Tensor;
+pub(crate) use membar_ir::testing::plan;
 use membar_ir::types::{ConcreteType, TensorType};
 use std::collections::BTreeMap;
 

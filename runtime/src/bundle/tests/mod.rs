@@ -1,5 +1,7 @@
 //! Bundles written, read back, damaged and misused; must never write outside a temporary folder.
 
+mod gpu;
+
 use super::{Bundle, BundleError, PassEntry, write};
 use crate::cpu::testing::{Random, assert_close, declare, plan, sure};
 use crate::session::Session;
@@ -271,6 +273,18 @@ fn forged_manifests_are_refused() {
         let Err(error) = Bundle::open(&folder) else { panic!("{reason}: taken") };
         assert!(error.to_string().contains(reason), "{error}");
     }
+}
+
+#[test]
+fn the_format_before_is_read() {
+    let scratch = Scratch::new();
+    let folder = scratch.join("model");
+    sure(write(&folder, &graph(&scratch), &[]));
+    forge(&folder, |manifest| manifest.format = 1);
+    let manifest = sure(fs::read_to_string(folder.join("manifest.json")));
+    assert!(!manifest.contains("launches") && !manifest.contains("kernels"));
+    let bundle = sure(Bundle::open(&folder));
+    sure(sure(Session::new(&bundle)).run(&inputs()));
 }
 
 #[test]
