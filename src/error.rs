@@ -4,6 +4,7 @@
 use crate::compile::CompileError;
 use membar_ir::text::SyntaxError;
 use membar_onnx::ImportError;
+use membar_runtime::cuda::CudaError;
 use membar_runtime::{BundleError, SessionError};
 use std::path::PathBuf;
 
@@ -38,6 +39,26 @@ pub enum Error {
     /// A bundle cannot be written or read.
     #[error(transparent)]
     Bundle(#[from] BundleError),
+    /// A GPU cannot be used.
+    #[error(transparent)]
+    Gpu(#[from] CudaError),
+    /// Nothing was compiled for a GPU that was asked for.
+    #[error(
+        "nothing here was compiled for GPU {device}, which has compute capability {}.{}; \
+         there is code for {}",
+        .capability.0, .capability.1, .found.join(", ")
+    )]
+    NoTarget {
+        /// The GPU's number.
+        device: i32,
+        /// Its compute capability.
+        capability: (u32, u32),
+        /// What there is code for.
+        found: Vec<String>,
+    },
+    /// Nothing was compiled for the CPU.
+    #[error("nothing here was compiled for the CPU; there is code for {}", .0.join(", "))]
+    NoCpuTarget(Vec<String>),
     /// The session cannot start, or a run failed.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -54,10 +75,21 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::Import(error) => error.hint(),
-            Error::UnknownFormat(_)
+            Error::Compile(error) => error.hint(),
+            Error::Gpu(CudaError::NoDriver | CudaError::OldDriver { .. }) => Some(
+                "install NVIDIA's driver 580 or newer, on Ubuntu with \
+                 `sudo apt-get install nvidia-driver-580`; or use --device cpu"
+                    .to_string(),
+            ),
+            Error::NoTarget { capability: (major, minor), .. } => {
+                let target = membar_ir::architecture::Architecture::of_device(*major, *minor);
+                Some(format!("compile the model with --target {target}"))
+            }
+            Error::NoCpuTarget(_) => Some("compile the model with --target cpu".to_string()),
+            Error::Gpu(_)
+            | Error::UnknownFormat(_)
             | Error::Read { .. }
             | Error::Syntax { .. }
-            | Error::Compile(_)
             | Error::Bundle(_)
             | Error::Session(_) => None,
         }

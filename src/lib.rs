@@ -26,15 +26,23 @@
 pub mod compile;
 pub mod tensor_files;
 
+mod device;
+mod device_code;
 mod error;
 mod machine;
 mod model;
+mod target;
 
-pub use compile::{CompileOptions, Compiled, compile};
+pub use compile::{CompileOptions, Compiled, compile, write_bundle};
+pub use device::{DeviceChoice, Gpu, open_session};
+pub use device_code::DeviceCode;
 pub use error::Error;
 pub use machine::this_machine;
+pub use membar_codegen as codegen;
+pub use membar_codegen::{KernelOptions, Worker};
 pub use membar_ir as ir;
-pub use membar_ir::pass::StateOption;
+pub use membar_ir::architecture::Architecture;
+pub use membar_ir::pass::{Precision, StateOption};
 pub use membar_ir::{DType, Graph, Number, Range, Symbol, Tensor};
 pub use membar_onnx as onnx;
 pub use membar_onnx::{ImportOptions, RandomWeights};
@@ -42,6 +50,7 @@ pub use membar_runtime::{
     Bundle, BundleError, CpuLibrary, RunOptions, Session, SessionError, bind,
 };
 pub use model::{ModelFormat, load_model};
+pub use target::Target;
 
 /// The example in the README compiles.
 #[cfg(doctest)]

@@ -17,6 +17,7 @@ fn main() -> ExitCode {
         Command::Bench(command) => cli::bench::run(command, &output),
         Command::Inspect(command) => cli::inspect::run(command, &output),
         Command::Topology(command) => cli::topology::run(command, &output),
+        Command::CompileKernels => cli::compile_kernels(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

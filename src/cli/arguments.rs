@@ -1,7 +1,7 @@
 //! The command line's grammar: every command, option and its help; never what they do.
 
-use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use membar::{Range, StateOption};
+use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand};
+use membar::{DeviceChoice, Precision, Range, StateOption, Target};
 use std::path::PathBuf;
 
 /// A graph-native AI compiler: a model becomes a graph bundle, and the bundle runs.
@@ -41,6 +41,9 @@ pub enum Command {
     /// Show the machine, or a described one, as the property graph that compiling uses.
     #[command(after_help = "Example:\n  membar topology --topology h200x8 -o node.toml")]
     Topology(TopologyCommand),
+    /// Compile kernels that arrive on standard input; the compiler starts this by itself.
+    #[command(hide = true)]
+    CompileKernels,
 }
 
 /// `membar compile`.
@@ -60,12 +63,16 @@ pub struct Compile {
 }
 
 /// What every command that compiles takes.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Compilation")]
 pub struct CompileArguments {
-    /// What the bundle runs on; `cpu` is always in it. May repeat.
+    /// What it is compiled for: a GPU's architecture such as sm_90a, or cpu, which is always in a
+    /// bundle. May repeat. Default: the GPU of this machine too, if there is one.
     #[arg(long, value_name = "TARGET")]
     pub target: Vec<Target>,
+    /// In which type floats are stored and go into matrix units.
+    #[arg(long, value_name = "model|f32|tf32|bf16|f16", default_value = "model", value_parser = parse_precision)]
+    pub precision: Precision,
     /// The machine: a built-in name such as h200, or a .toml file.
     #[arg(long, value_name = "NAME|FILE")]
     pub topology: Option<String>,
@@ -84,6 +91,15 @@ pub struct CompileArguments {
     /// Write the graph after each pass that changed it into this folder.
     #[arg(long, value_name = "DIR")]
     pub dump_ir: Option<PathBuf>,
+    /// Write the kernels of GPUs into this folder, as CUDA C++.
+    #[arg(long, value_name = "DIR")]
+    pub emit_cuda: Option<PathBuf>,
+    /// How many processes compile kernels; default: one a processor.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub jobs: usize,
+    /// Where compiled kernels are kept; default: membar in the user's cache folder.
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
     /// Print the graph after this pass. May repeat.
     #[arg(long, value_name = "PASS")]
     pub print_after: Vec<String>,
@@ -98,13 +114,6 @@ pub struct CompileArguments {
     pub verify: bool,
 }
 
-/// What a bundle can be compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Target {
-    /// The CPU.
-    Cpu,
-}
-
 /// What runs, where, and on what.
 #[derive(Clone, Debug, Args)]
 pub struct Execution {
@@ -113,9 +122,9 @@ pub struct Execution {
     /// Input tensors by name (.npz or .safetensors).
     #[arg(long, value_name = "FILE")]
     pub inputs: Option<PathBuf>,
-    /// Where it runs: auto, or cpu.
-    #[arg(long, default_value = "auto")]
-    pub device: Device,
+    /// Where it runs.
+    #[arg(long, value_name = "auto|cpu|cuda:N", default_value = "auto")]
+    pub device: DeviceChoice,
     /// Draw the inputs that are not given at random from this seed; sizes come from `--dim`.
     #[arg(long, value_name = "SEED")]
     pub random_inputs: Option<u64>,
@@ -153,15 +162,6 @@ pub struct Bench {
     pub reps: u32,
 }
 
-/// Where a run takes place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Device {
-    /// The fastest device that the bundle has a target for.
-    Auto,
-    /// The CPU.
-    Cpu,
-}
-
 /// `membar inspect`.
 #[derive(Debug, Args)]
 pub struct Inspect {
@@ -187,6 +187,14 @@ pub struct TopologyCommand {
     /// Write it as a topology file.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+fn parse_precision(text: &str) -> Result<Precision, String> {
+    let known = Precision::WORDS.iter().find(|(word, _)| *word == text);
+    let words = || Precision::WORDS.iter().map(|(word, _)| *word).collect::<Vec<_>>();
+    known
+        .map(|(_, precision)| *precision)
+        .ok_or_else(|| format!("expected one of {}", words().join(", ")))
 }
 
 fn parse_dim(text: &str) -> Result<(String, Range), String> {
@@ -239,7 +247,7 @@ mod tests {
 
     #[test]
     fn every_command_has_an_example() {
-        for command in Cli::command().get_subcommands() {
+        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let example = format!("membar {}", command.get_name());
             assert!(help.contains(&example), "{}", command.get_name());

@@ -2,7 +2,7 @@
 //! run whose inputs change between repetitions.
 
 use super::arguments::{Bench, CompileArguments, Execution};
-use super::report::{bytes, is_launch, types};
+use super::report::{bytes, is_launch, library_of, types};
 use super::{Terminal, execution};
 use anyhow::Context;
 use membar::ir::DType;
@@ -40,7 +40,8 @@ pub fn run(command: &Bench, terminal: &Terminal) -> anyhow::Result<()> {
     let bindings = membar::bind(graph, &inputs).map_err(membar::Error::from)?;
     let topology = machine(graph, &execution.options)?;
     let work = Work::of(graph, &bindings).context("the size of a value")?;
-    let report = Report::new(&times, &work, &topology);
+    let kind = device_kind(graph, &topology);
+    let report = Report::new(&times, &work, &topology, kind);
     if terminal.json {
         return terminal.data(&serde_json::to_string_pretty(&report)?);
     }
@@ -54,14 +55,25 @@ fn complete(execution: &Execution) -> Execution {
     execution
 }
 
-/// The machine that the floor is computed for: the one that was asked for, else this one.
+/// The machine that the floor is computed for: the one that was asked for, that of the GPU which
+/// the graph was compiled for, else this one.
 fn machine(graph: &Graph, options: &CompileArguments) -> anyhow::Result<Arc<Topology>> {
     match (&options.topology, &graph.topology) {
         (Some(_), Some(topology)) => Ok(topology.clone()),
+        (None, Some(topology)) if device_kind(graph, topology) == DeviceKind::Gpu => {
+            Ok(topology.clone())
+        }
         _ => {
             Ok(Arc::new(membar::this_machine().context("the built-in topology `cpu` is damaged")?))
         }
     }
+}
+
+/// What a graph is placed on.
+fn device_kind(graph: &Graph, topology: &Topology) -> DeviceKind {
+    let device = graph.nodes().find_map(|id| graph.node(id).device);
+    let device = device.and_then(|device| topology.device(device));
+    device.map_or(DeviceKind::Cpu, |device| device.kind)
 }
 
 /// What one run does, by the operators' own account.
@@ -87,12 +99,13 @@ impl Work {
             Ok((bits / 8.0).ceil())
         };
         let mut work = Work::default();
+        let library = library_of(graph);
         let mut compulsory: BTreeSet<_> = graph.outputs().iter().map(|o| o.value).collect();
         for id in graph.nodes() {
             let node = graph.node(id);
             match &node.kind {
                 NodeKind::Input | NodeKind::Weight(_) => compulsory.extend(node.outputs()),
-                NodeKind::Op(_) if !is_launch(graph, id) => {}
+                NodeKind::Op(_) if !is_launch(graph, id, library.as_ref()) => {}
                 NodeKind::Op(op) => {
                     work.launches += 1;
                     let (operands, outputs) =
@@ -120,8 +133,8 @@ impl Work {
 
     /// The least time on a machine, in milliseconds: operations over peak, or compulsory bytes over
     /// bandwidth, whichever is longer. `None` where the topology does not tell.
-    fn roofline_ms(&self, topology: &Topology) -> Option<f64> {
-        let id = topology.first_of(DeviceKind::Cpu)?;
+    fn roofline_ms(&self, topology: &Topology, kind: DeviceKind) -> Option<f64> {
+        let id = topology.first_of(kind)?;
         let device = topology.device(id)?;
         let memory = topology.memory(topology.memories_of(id).next()?)?;
         let rate = |dtype: DType| {
@@ -162,9 +175,9 @@ struct Report {
 
 impl Report {
     /// `times` in milliseconds, ascending, at least one.
-    fn new(times: &[f64], work: &Work, topology: &Topology) -> Report {
+    fn new(times: &[f64], work: &Work, topology: &Topology, kind: DeviceKind) -> Report {
         let median_ms = quantile(times, 0.5);
-        let roofline_ms = work.roofline_ms(topology);
+        let roofline_ms = work.roofline_ms(topology, kind);
         Report {
             reps: times.len(),
             median_ms,
@@ -260,7 +273,7 @@ mod tests {
         let of = |operations: f64, compulsory_bytes: f64| {
             let operations = BTreeMap::from([(DType::F32, operations)]);
             let work = Work { launches: 1, operations, bytes: 0.0, compulsory_bytes };
-            topology.as_ref().and_then(|topology| work.roofline_ms(topology))
+            topology.as_ref().and_then(|topology| work.roofline_ms(topology, DeviceKind::Cpu))
         };
         // 0.64 · 10¹² operations and 40 · 10⁹ bytes a second.
         assert_eq!(of(0.64e12, 4e9), Some(1000.0));

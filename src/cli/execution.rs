@@ -2,7 +2,7 @@
 
 use super::arguments::Execution;
 use super::summary::random_input;
-use super::{Terminal, UsageError, compile_graph, compile_options, import_options, read_tensors};
+use super::{Terminal, UsageError, compile_options, import_options, read_tensors, targets};
 use anyhow::Context;
 use membar::tensor_files::Tensors;
 use membar::{Bundle, Graph, Range, Session};
@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 pub fn open(execution: &Execution, terminal: &Terminal) -> anyhow::Result<(Session, Tensors)> {
     let mut inputs = read_tensors(execution.inputs.as_deref())?;
     let session = if execution.model.is_dir() {
-        let session = Session::new(&Bundle::open(&execution.model)?)?;
+        let bundle = Bundle::open(&execution.model)?;
+        let session = membar::open_session(&bundle, execution.device)?;
         complete(&mut inputs, session.graph(), execution)?;
         session
     } else {
@@ -37,8 +38,11 @@ fn session_of_model(
             options.dims.entry(symbol).or_insert(Range::new(value, value));
         }
     }
-    let compiled = compile_graph(graph, &options, &execution.options, terminal)?;
-    Ok(compiled.session().map_err(membar::Error::from)?)
+    let arguments = &execution.options;
+    let (target, device) = targets::of_run(&graph, arguments, execution.device, terminal)?;
+    let compiled = targets::compile_each(graph, &[target], &options, arguments, terminal)?;
+    let compiled = compiled.into_iter().next().context("nothing was compiled")?;
+    Ok(compiled.session_on(device)?)
 }
 
 /// Adds random inputs for those that are missing, if the command asks for it.

@@ -10,6 +10,7 @@ pub mod inspect;
 mod report;
 pub mod run;
 mod summary;
+mod targets;
 pub mod topology;
 
 use anyhow::Context;
@@ -131,6 +132,9 @@ pub fn compile_options(arguments: &CompileArguments) -> anyhow::Result<CompileOp
     }
     options.states = states(&arguments.state)?;
     options.topology = arguments.topology.as_deref().map(named_topology).transpose()?.map(Arc::new);
+    options.precision = arguments.precision;
+    options.kernels = targets::kernel_options(arguments);
+    options.emit_cuda = arguments.emit_cuda.clone();
     options.dump_ir = arguments.dump_ir.clone();
     options.stop_after = arguments.stop_after.clone();
     options.skip = arguments.skip.clone();
@@ -139,6 +143,13 @@ pub fn compile_options(arguments: &CompileArguments) -> anyhow::Result<CompileOp
         membar::compile::find_pass(name).map_err(membar::Error::from)?;
     }
     Ok(options)
+}
+
+/// The hidden command: compiles the kernels that another process of this program asks for.
+pub fn compile_kernels() -> anyhow::Result<()> {
+    let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+    membar::codegen::compile::serve(&mut input, &mut output)
+        .context("the process that asks for kernels went away")
 }
 
 fn states(given: &[StateOption]) -> anyhow::Result<StateOption> {

@@ -1,11 +1,14 @@
 //! What is in a graph, as numbers and names: for people and as JSON; never a change to it.
 
 use membar::Graph;
+use membar::codegen::CudaLibrary;
 use membar::compile::PassReport;
 use membar::ir::graph::NodeKind;
 use membar::ir::kernel::KernelLibrary;
+use membar::ir::program::DeviceProgram;
 use membar::ir::schedule::{HazardKind, Mechanism, Reason};
-use membar::ir::{NodeId, Stage, TensorType, ValueId};
+use membar::ir::topology::DeviceKind;
+use membar::ir::{NodeId, TensorType, ValueId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -61,8 +64,14 @@ struct RangeReport {
 }
 
 impl GraphReport {
-    /// Counts what is in a graph. `passes` is what compiling it did, if it was compiled now.
-    pub fn of(graph: &Graph, passes: &[PassReport]) -> GraphReport {
+    /// Counts what is in a graph. `passes` is what compiling it did, if it was compiled now;
+    /// `targets` what there is code for; `program` what a GPU runs of the graph.
+    pub fn of(
+        graph: &Graph,
+        passes: &[PassReport],
+        targets: Vec<String>,
+        program: Option<&DeviceProgram>,
+    ) -> GraphReport {
         let mut report = GraphReport {
             name: graph.name.clone(),
             stage: graph.stage.word(),
@@ -81,15 +90,19 @@ impl GraphReport {
             hazards: HazardKind::WORDS.iter().map(|(word, _)| (*word, 0)).collect(),
             arena_bytes: graph.buffers.values().map(|buffer| buffer.bytes).sum(),
             weight_bytes: 0,
-            targets: if graph.stage == Stage::Scheduled { vec!["cpu".into()] } else { Vec::new() },
+            targets,
             passes: passes.to_vec(),
         };
         for (symbol, range) in &graph.symbols {
             let range = RangeReport { lo: range.lo, hi: range.hi };
             report.dims.insert(symbol.name().to_string(), range);
         }
+        let library = library_of(graph);
         for id in graph.nodes() {
-            report.count_node(graph, id);
+            report.count_node(graph, id, library.as_ref());
+        }
+        if let Some(program) = program {
+            report.launches = program.launch_count();
         }
         for order in &graph.orders {
             *report.orders.entry(order.mechanism.word()).or_insert(0) += 1;
@@ -102,7 +115,7 @@ impl GraphReport {
         report
     }
 
-    fn count_node(&mut self, graph: &Graph, id: NodeId) {
+    fn count_node(&mut self, graph: &Graph, id: NodeId, library: &dyn KernelLibrary) {
         let node = graph.node(id);
         match &node.kind {
             NodeKind::Input => {}
@@ -112,7 +125,7 @@ impl GraphReport {
             }
             NodeKind::Op(op) => {
                 *self.ops.entry(op.mnemonic()).or_insert(0) += 1;
-                self.launches += usize::from(is_launch(graph, id));
+                self.launches += usize::from(is_launch(graph, id, library));
             }
         }
     }
@@ -147,11 +160,25 @@ impl GraphReport {
 }
 
 /// Whether a node does work: an operator whose result is not its operand's bytes.
-pub fn is_launch(graph: &Graph, id: NodeId) -> bool {
+pub fn is_launch(graph: &Graph, id: NodeId, library: &dyn KernelLibrary) -> bool {
     let node = graph.node(id);
     let Some(op) = node.op() else { return false };
     let (operands, outputs) = (types(graph, node.operands()), types(graph, node.outputs()));
-    membar::CpuLibrary.kernel(op, &operands, &outputs).is_none_or(|kernel| kernel.alias.is_none())
+    library.kernel(op, &operands, &outputs).is_none_or(|kernel| kernel.alias.is_none())
+}
+
+/// The kernels of the device that a graph is placed on; the CPU's for one that is not.
+pub fn library_of(graph: &Graph) -> Box<dyn KernelLibrary> {
+    let placed = || {
+        let topology = graph.topology.as_ref()?;
+        let device = graph.nodes().find_map(|id| graph.node(id).device)?;
+        let is_gpu = topology.device(device)?.kind == DeviceKind::Gpu;
+        is_gpu.then(|| CudaLibrary::for_device(topology, device))?
+    };
+    match placed() {
+        Some(library) => Box::new(library),
+        None => Box::new(membar::CpuLibrary),
+    }
 }
 
 /// The types of values.
