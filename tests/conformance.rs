@@ -1,6 +1,7 @@
-//! The ONNX node tests whose operators and element types Membar takes, each a test of its own.
-//! `conformance/not_passing.txt` lists every one that does not pass with its reason; a listed one
-//! that passes fails, and so does an unlisted one that does not.
+//! The ONNX node tests whose operators and element types Membar takes, each a test of its own, on the
+//! CPU or on the device that `MEMBAR_TEST_DEVICE` names. `conformance/not_passing.txt`
+//! lists every one that does not pass on the CPU with its reason; a listed one that passes fails, and
+//! so does an unlisted one that does not.
 
 mod support;
 
@@ -22,6 +23,19 @@ const OPERATORS: &str = include_str!("conformance/operators.txt");
 const REQUIRED_SHARE: f64 = 0.98;
 
 fn main() -> ExitCode {
+    let names = || {
+        let listed = listed()?;
+        let passes = |case: &Case| !listed.contains_key(case.name.as_str());
+        let cases = cases()?.into_iter().filter(passes);
+        Ok(cases.map(|case| format!("node::{}", case.name)).collect())
+    };
+    let run_named = |name: &str| {
+        let name = name.strip_prefix("node::").unwrap_or(name);
+        run(&folder().join(name))
+    };
+    if let Some(code) = support::shards::run("conformance", &names, &run_named) {
+        return code;
+    }
     let arguments = Arguments::from_args();
     match collect() {
         Ok(trials) => libtest_mimic::run(&arguments, trials).exit_code(),
@@ -32,26 +46,43 @@ fn main() -> ExitCode {
     }
 }
 
-fn collect() -> anyhow::Result<Vec<Trial>> {
-    let folder = support::target().join("node-tests").join("node");
+/// A node test in scope.
+struct Case {
+    name: String,
+    folder: PathBuf,
+}
+
+fn folder() -> PathBuf {
+    support::target().join("node-tests").join("node")
+}
+
+fn cases() -> anyhow::Result<Vec<Case>> {
+    let folder = folder();
     let entries = std::fs::read_dir(&folder)
         .with_context(|| format!("{}: run `cargo xtask setup`", folder.display()))?;
-    let mut cases: Vec<PathBuf> =
+    let mut folders: Vec<PathBuf> =
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|p| p.is_dir()).collect();
-    cases.sort();
+    folders.sort();
+    let mut cases = Vec::new();
+    for folder in folders {
+        let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        if is_in_scope(&name, &folder)? {
+            cases.push(Case { name, folder });
+        }
+    }
+    Ok(cases)
+}
+
+fn collect() -> anyhow::Result<Vec<Trial>> {
     let listed = listed()?;
     let mut unknown: BTreeSet<&str> = listed.keys().copied().collect();
     let mut in_scope = 0;
     let mut trials = Vec::new();
-    for case in cases {
-        let name = case.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        if !is_in_scope(&name, &case)? {
-            continue;
-        }
+    for Case { name, folder } in cases()? {
         in_scope += 1;
         unknown.remove(name.as_str());
         let reason = listed.get(name.as_str()).copied();
-        trials.push(Trial::test(format!("node::{name}"), move || judge(&case, reason)));
+        trials.push(Trial::test(format!("node::{name}"), move || judge(&folder, reason)));
     }
     ensure!(unknown.is_empty(), "not_passing.txt lists tests that do not exist: {unknown:?}");
     let share = 1.0 - listed.len() as f64 / in_scope as f64;
@@ -159,6 +190,7 @@ fn session_of(
         &|name, tensor| Some(name) != names.first().map(String::as_str) && is_small(tensor),
         &|_, tensor| is_small(tensor),
     ];
+    let is_gpu = support::device::is_gpu()?;
     let mut result = Err(anyhow::anyhow!("there are no inputs to bind"));
     for bind in may_bind {
         let (bound, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
@@ -168,7 +200,17 @@ fn session_of(
             break;
         }
     }
-    result
+    // What compiles for the CPU must compile for the GPU.
+    let (cpu, rest) = result?;
+    if !is_gpu {
+        return Ok((cpu, rest));
+    }
+    let kept: BTreeSet<&String> = rest.keys().collect();
+    let bound = inputs.iter().filter(|(name, _)| !kept.contains(name));
+    let bound = bound.map(|(name, tensor)| (name.clone(), tensor.clone())).collect();
+    let options = ImportOptions { bound, ..ImportOptions::default() };
+    let graph = membar::load_model(path, &options)?;
+    Ok((support::device::session(graph, &CompileOptions::default())?, rest))
 }
 
 fn session(path: &Path, bound: &BTreeMap<String, Tensor>) -> anyhow::Result<Session> {

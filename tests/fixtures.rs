@@ -1,12 +1,13 @@
-//! Every model in `tests/fixtures`, with every data set, through `membar run` on the CPU. Each is a
-//! test of its own; a model that cannot run fails, and a trained model that is not run yet is
-//! reported by name with the reason.
+//! Every model in `tests/fixtures`, with every data set, through `membar run` on the CPU, or through
+//! the library on the device that `MEMBAR_TEST_DEVICE` names. Each is a test of its own; a model that
+//! cannot run fails, and a trained model that is not run yet is reported by name with the reason.
 
 mod support;
 
 use anyhow::{Context, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use membar::tensor_files::{self, Tensors};
+use membar::{CompileOptions, ImportOptions, Range};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,10 @@ fn default_rtol() -> f64 {
 }
 
 fn main() -> ExitCode {
+    let names = || Ok(data_sets()?.into_iter().map(|data_set| data_set.name).collect());
+    if let Some(code) = support::shards::run("fixtures", &names, &run_named) {
+        return code;
+    }
     let arguments = Arguments::from_args();
     let trials = match collect() {
         Ok(trials) => trials,
@@ -42,28 +47,55 @@ fn main() -> ExitCode {
 }
 
 fn collect() -> anyhow::Result<Vec<Trial>> {
-    let mut trials = Vec::new();
-    for folder in folders("tests/fixtures/models")? {
-        let model = folder.join("model.onnx");
-        add_data_sets(&mut trials, "models", &folder, &model)?;
-    }
-    for folder in folders("tests/fixtures/trained")? {
-        let name = file_name(&folder);
-        if let Some(reason) = support::not_run(&name) {
-            eprintln!("skipped: trained::{name}: {reason}");
-            continue;
-        }
-        add_data_sets(&mut trials, "trained", &folder, &support::trained_model(&name))?;
-    }
-    trials.push(Trial::test("caches_of_different_lengths_are_refused", || {
-        caches_of_different_lengths_are_refused().map_err(|e| Failed::from(format!("{e:#}")))
-    }));
+    let failed = |error: anyhow::Error| Failed::from(format!("{error:#}"));
+    let mut trials: Vec<Trial> = data_sets()?
+        .into_iter()
+        .map(|data_set| Trial::test(data_set.name.clone(), move || data_set.run().map_err(failed)))
+        .collect();
     ensure!(trials.len() > 80, "only {} data sets found", trials.len());
+    trials.push(Trial::test("caches_of_different_lengths_are_refused", move || {
+        caches_of_different_lengths_are_refused().map_err(failed)
+    }));
     Ok(trials)
 }
 
+fn run_named(name: &str) -> anyhow::Result<()> {
+    let found = data_sets()?.into_iter().find(|data_set| data_set.name == name);
+    found.with_context(|| format!("there is no data set `{name}`"))?.run()
+}
+
+/// Inputs and outputs of a model.
+struct DataSet {
+    name: String,
+    model: PathBuf,
+    inputs: PathBuf,
+    expected: PathBuf,
+    atol: f64,
+    rtol: f64,
+}
+
+fn data_sets() -> anyhow::Result<Vec<DataSet>> {
+    let mut found = Vec::new();
+    for folder in folders("tests/fixtures/models")? {
+        let model = folder.join("model.onnx");
+        add_data_sets(&mut found, "models", &folder, &model)?;
+    }
+    for folder in folders("tests/fixtures/trained")? {
+        let name = file_name(&folder);
+        let model = support::trained_model(&name);
+        let staged = support::is_staged() && !model.exists();
+        let reason = staged.then_some("its model was not brought here");
+        if let Some(reason) = support::not_run(&name).or(reason) {
+            eprintln!("skipped: trained::{name}: {reason}");
+            continue;
+        }
+        add_data_sets(&mut found, "trained", &folder, &model)?;
+    }
+    Ok(found)
+}
+
 fn add_data_sets(
-    trials: &mut Vec<Trial>,
+    found: &mut Vec<DataSet>,
     kind: &str,
     folder: &Path,
     model: &Path,
@@ -71,54 +103,73 @@ fn add_data_sets(
     let meta = folder.join("meta.json");
     let text = std::fs::read_to_string(&meta).with_context(|| meta.display().to_string())?;
     let meta: Meta = serde_json::from_str(&text).with_context(|| meta.display().to_string())?;
-    let (atol, rtol) = (meta.atol, meta.rtol);
     for number in 1.. {
         let suffix = if number == 1 { String::new() } else { format!("_{number}") };
         let inputs = folder.join(format!("inputs{suffix}.npz"));
         if !inputs.exists() {
             break;
         }
-        let expected = folder.join(format!("outputs{suffix}.npz"));
-        let model = model.to_path_buf();
-        let name = format!("{kind}::{}::{number}", file_name(folder));
-        trials.push(Trial::test(name, move || {
-            run(&model, &inputs, &expected, atol, rtol).map_err(|e| Failed::from(format!("{e:#}")))
-        }));
+        found.push(DataSet {
+            name: format!("{kind}::{}::{number}", file_name(folder)),
+            model: model.to_path_buf(),
+            inputs,
+            expected: folder.join(format!("outputs{suffix}.npz")),
+            atol: meta.atol,
+            rtol: meta.rtol,
+        });
     }
     Ok(())
 }
 
-fn run(model: &Path, inputs: &Path, expected: &Path, atol: f64, rtol: f64) -> anyhow::Result<()> {
-    let folder = tempfile::tempdir()?;
-    let outputs = folder.path().join("outputs.safetensors");
-    let result = Command::new(env!("CARGO_BIN_EXE_membar"))
-        .arg("run")
-        .arg(model)
-        .args([Path::new("--inputs"), inputs, Path::new("--outputs"), &outputs])
-        .args(["--device", "cpu"])
-        .output()?;
-    ensure!(model.exists(), "{} is missing: run `cargo xtask fetch`", model.display());
-    let stderr = String::from_utf8_lossy(&result.stderr);
-    ensure!(result.status.success(), "{}\n{stderr}", result.status);
-    let found = tensor_files::read(&outputs)?;
-    let expected: Tensors = tensor_files::read(expected)?;
-    let names = |tensors: &BTreeMap<String, _>| tensors.keys().cloned().collect::<Vec<_>>();
-    ensure!(
-        names(&found) == names(&expected),
-        "outputs {:?}, expected {:?}",
-        names(&found),
-        names(&expected)
-    );
-    let faults: Vec<String> = expected
-        .iter()
-        .filter_map(|(name, tensor)| {
-            support::all_close(&found[name], tensor, atol, rtol)
-                .err()
-                .map(|e| format!("{name}: {e}"))
-        })
-        .collect();
-    ensure!(faults.is_empty(), "{}", faults.join("\n"));
-    Ok(())
+impl DataSet {
+    fn run(&self) -> anyhow::Result<()> {
+        let model = self.model.display();
+        ensure!(self.model.exists(), "{model} is missing: run `cargo xtask fetch`");
+        let found = if support::device::is_gpu()? { self.on_gpu()? } else { self.on_cpu()? };
+        let expected: Tensors = tensor_files::read(&self.expected)?;
+        let names = |tensors: &BTreeMap<String, _>| tensors.keys().cloned().collect::<Vec<_>>();
+        ensure!(
+            names(&found) == names(&expected),
+            "outputs {:?}, expected {:?}",
+            names(&found),
+            names(&expected)
+        );
+        let faults: Vec<String> = expected
+            .iter()
+            .filter_map(|(name, tensor)| {
+                support::all_close(&found[name], tensor, self.atol, self.rtol)
+                    .err()
+                    .map(|e| format!("{name}: {e}"))
+            })
+            .collect();
+        ensure!(faults.is_empty(), "{}", faults.join("\n"));
+        Ok(())
+    }
+
+    fn on_cpu(&self) -> anyhow::Result<Tensors> {
+        let folder = tempfile::tempdir()?;
+        let outputs = folder.path().join("outputs.safetensors");
+        let result = Command::new(env!("CARGO_BIN_EXE_membar"))
+            .arg("run")
+            .arg(&self.model)
+            .args([Path::new("--inputs"), &self.inputs, Path::new("--outputs"), &outputs])
+            .args(["--device", "cpu"])
+            .output()?;
+        let stderr = String::from_utf8_lossy(&result.stderr);
+        ensure!(result.status.success(), "{}\n{stderr}", result.status);
+        Ok(tensor_files::read(&outputs)?)
+    }
+
+    /// As `membar run` does: compiled for exactly the sizes of the inputs.
+    fn on_gpu(&self) -> anyhow::Result<Tensors> {
+        let graph = membar::load_model(&self.model, &ImportOptions::default())?;
+        let inputs = tensor_files::read(&self.inputs)?;
+        let mut options = CompileOptions::default();
+        for (symbol, value) in membar::bind(&graph, &inputs)? {
+            options.dims.insert(symbol, Range::new(value, value));
+        }
+        Ok(support::device::session(graph, &options)?.run(&inputs)?)
+    }
 }
 
 /// The new rows of a cache stand behind it, so sequences of one batch must be equally long; others

@@ -170,7 +170,10 @@ pub fn plan(mut graph: Graph) -> Graph {
             if graph.value(value).region.is_some() {
                 continue;
             }
-            let bytes = graph.ty(value).concrete(&upper).map_or_else(|error| panic!("{error}"), |ty| ty.byte_len() as u64);
+            let bytes = graph
+                .ty(value)
+                .concrete(&upper)
+                .map_or_else(|error| panic!("{error}"), |ty| ty.byte_len() as u64);
             graph.value_mut(value).region = Some(Region::contiguous(buffer, offset, bytes));
             offset = (offset + bytes).next_multiple_of(64);
         }

@@ -6,9 +6,21 @@ use membar::ir::element::Number;
 use membar::{DType, Tensor};
 use std::path::PathBuf;
 
+pub mod device;
+pub mod shards;
+
+/// Where the tests' data lies on a machine that has no repository: a folder with the same paths.
+const DATA: &str = "MEMBAR_TEST_DATA";
+
 /// The root of the repository.
 pub fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+    let here = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    std::env::var_os(DATA).map_or_else(here, PathBuf::from)
+}
+
+/// Whether this machine has the repository, or only what was brought to it.
+pub fn is_staged() -> bool {
+    std::env::var_os(DATA).is_some()
 }
 
 /// The folder of build results, where `cargo xtask` puts what it downloads and generates.
