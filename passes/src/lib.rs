@@ -6,6 +6,7 @@ mod dead_code;
 mod decompose;
 mod elide_barriers;
 mod fold_constants;
+mod fuse;
 mod insert_barriers;
 mod insert_copies;
 mod lower_states;
@@ -21,6 +22,7 @@ pub use dead_code::dead_code;
 pub use decompose::decompose;
 pub use elide_barriers::elide_barriers;
 pub use fold_constants::fold_constants;
+pub use fuse::fuse;
 pub use insert_barriers::insert_barriers;
 pub use insert_copies::insert_copies;
 pub use lower_states::lower_states;
@@ -90,6 +92,13 @@ pub const PASSES: &[Pass] = &[
         before: Stage::Tensor,
         after: Stage::Placed,
         run: place,
+    },
+    Pass {
+        name: "fuse",
+        summary: "Joins operators that one kernel can compute",
+        before: Stage::Placed,
+        after: Stage::Placed,
+        run: fuse,
     },
     Pass {
         name: "insert-copies",

@@ -124,7 +124,8 @@ pub(crate) fn identity(graph: &Graph, id: NodeId) -> Option<ValueId> {
         | Op::ConvTranspose(_)
         | Op::Pool(_)
         | Op::Resize(_)
-        | Op::GridSample(_) => None,
+        | Op::GridSample(_)
+        | Op::Fused(_) => None,
     }?;
     (graph.ty(same) == graph.ty(result)).then_some(same)
 }

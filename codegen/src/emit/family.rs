@@ -2,6 +2,7 @@
 //! one itself.
 
 use super::EmitError;
+use super::group::Group;
 use super::kernel::{Emitted, StepContext};
 use super::{loops, pointwise, rows, scatter, state};
 use membar_ir::kernel::{InPlace, KernelSpec};
@@ -44,6 +45,14 @@ impl Family {
             op if rows::is_row(op) => Some(Family::Rows),
             op if loops::is_loop(op) => Some(Family::Loop),
             op if pointwise::is_pointwise(op, operands) => Some(Family::Pointwise),
+            op => Family::of_group(&Group::of(op, operands)?),
+        }
+    }
+
+    /// The family of a group's anchor.
+    fn of_group(group: &Group) -> Option<Family> {
+        match group.anchor_op()? {
+            op if rows::is_anchor(op) => Some(Family::Rows),
             _ => None,
         }
     }
@@ -55,7 +64,7 @@ impl Family {
         let in_place = match (self, op) {
             (Family::Alias | Family::Append | Family::Scatter, _) => vec![first],
             // Each element is read before the same thread writes it.
-            (Family::Pointwise, Op::Scalar(_)) => operands
+            (Family::Pointwise, op) if is_elementwise(op) => operands
                 .iter()
                 .enumerate()
                 .filter(same_as_output)
@@ -79,8 +88,20 @@ impl Family {
             Family::Alias => state::alias(step),
             Family::Append => state::append(step),
             Family::Pointwise | Family::Loop => pointwise::emit(step),
-            Family::Rows => rows::emit(step),
+            Family::Rows => {
+                let group = Group::of(step.op, &step.operand_types());
+                rows::emit(step, group.as_ref())
+            }
             Family::Scatter => scatter::emit(step),
         }
+    }
+}
+
+/// Whether each result is a function of the operands' elements at its own position.
+fn is_elementwise(op: &Op) -> bool {
+    match op {
+        Op::Scalar(_) => true,
+        Op::Fused(group) => group.body.iter().all(|part| is_elementwise(&part.op)),
+        _ => false,
     }
 }

@@ -46,14 +46,12 @@ pub(crate) fn graph_at(
     kernel: &mut KernelBuilder<'_>,
     outer: &mut dyn Reads,
 ) -> Result<String, EmitError> {
-    let inputs = graph.inputs().iter().enumerate().map(|(i, value)| (*value, i)).collect();
-    let mut inline = Inline { graph, inputs, outer, known: BTreeMap::new() };
     let output = graph.outputs()[0].value;
-    inline.value(output, index, kernel)
+    Inline::new(graph, outer).value(output, index, kernel)
 }
 
 /// A graph whose values are computed where they are asked for.
-struct Inline<'g, 'r> {
+pub(crate) struct Inline<'g, 'r> {
     graph: &'g Graph,
     inputs: BTreeMap<ValueId, usize>,
     outer: &'r mut dyn Reads,
@@ -61,16 +59,29 @@ struct Inline<'g, 'r> {
     known: BTreeMap<(ValueId, Vec<String>), Vec<(u32, String)>>,
 }
 
-impl Inline<'_, '_> {
-    fn value(
+impl<'g, 'r> Inline<'g, 'r> {
+    /// A graph whose inputs are read by `outer`.
+    pub fn new(graph: &'g Graph, outer: &'r mut dyn Reads) -> Inline<'g, 'r> {
+        let inputs = graph.inputs().iter().enumerate().map(|(i, value)| (*value, i)).collect();
+        Inline { graph, inputs, outer, known: BTreeMap::new() }
+    }
+
+    /// Says what a value is at a position.
+    pub fn know(&mut self, value: ValueId, index: &Index, kernel: &KernelBuilder<'_>, name: &str) {
+        let key = (value, index.axes.clone());
+        self.known.entry(key).or_default().push((kernel.block(), name.to_string()));
+    }
+
+    /// The element of a value at a position.
+    pub fn value(
         &mut self,
         value: ValueId,
         index: &Index,
         kernel: &mut KernelBuilder<'_>,
     ) -> Result<String, EmitError> {
         let key = (value, index.axes.clone());
-        let known = self.known.get(&key).into_iter().flatten();
-        if let Some((_, name)) = known.into_iter().find(|(block, _)| kernel.is_open(*block)) {
+        let mut known = self.known.get(&key).into_iter().flatten();
+        if let Some((_, name)) = known.find(|(block, _)| kernel.is_open(*block)) {
             return Ok(name.clone());
         }
         let graph = self.graph;
@@ -95,7 +106,7 @@ impl Inline<'_, '_> {
             }
         };
         let name = kernel.bind(compute_type(ty.dtype), "v", text);
-        self.known.entry(key).or_default().push((kernel.block(), name.clone()));
+        self.know(value, index, kernel, &name);
         Ok(name)
     }
 }

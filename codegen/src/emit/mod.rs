@@ -3,6 +3,7 @@
 
 mod dims;
 mod family;
+mod group;
 mod index;
 mod inline;
 mod kernel;

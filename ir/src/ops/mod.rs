@@ -110,6 +110,8 @@ operators! {
     pool::Pool,
     resize::Resize,
     grid_sample::GridSample,
+    // Groups.
+    fused::Fused,
 }
 
 mod compose;

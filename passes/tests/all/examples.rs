@@ -100,6 +100,11 @@ fn place() {
 }
 
 #[test]
+fn fuse() {
+    check("fuse", source!("fuse"), PassOptions::default(), TestLibrary::default());
+}
+
+#[test]
 fn insert_copies() {
     let library = TestLibrary { contiguous: &["matmul"], ..TestLibrary::default() };
     check("insert-copies", source!("insert_copies"), PassOptions::default(), library);

@@ -67,7 +67,8 @@ pub(crate) fn select(op: &Op, operands: &[TensorType], outputs: &[TensorType]) -
         | Op::ConvTranspose(_)
         | Op::Pool(_)
         | Op::Resize(_)
-        | Op::GridSample(_) => by_meaning(op, operands),
+        | Op::GridSample(_)
+        | Op::Fused(_) => by_meaning(op, operands),
     }
 }
 
