@@ -206,3 +206,29 @@ template <class T, int ALIGNED, class Batch> struct StoreRows {
         }
     }
 };
+
+// The epilogue that stores what a function makes of each sum: `element(batch, row, column, sum)`
+// gives an element before its rounding. Stores as `StoreRows`.
+template <class T, int ALIGNED, class Batch, class Function> struct StoreElements {
+    T* base;
+    i64 stride;
+    Batch batch;
+    Function element;
+
+    template <int W, class V>
+    DEVICE void store(i64 index, int row, int column, const V (&values)[W]) const {
+        constexpr int MOST = 16 / int(sizeof(T));
+        constexpr int LIMIT = ALIGNED < MOST ? ALIGNED : MOST;
+        constexpr int WIDTH = W < LIMIT ? W : LIMIT;
+        T* to = base + batch.offset(index) + row * stride + column;
+#pragma unroll
+        for (int i = 0; i < W; i += WIDTH) {
+            Pack<T, WIDTH> pack;
+#pragma unroll
+            for (int j = 0; j < WIDTH; ++j) {
+                pack.at[j] = Element<T>::of(element(index, row, column + i + j, values[i + j]));
+            }
+            *reinterpret_cast<Pack<T, WIDTH>*>(to + i) = pack;
+        }
+    }
+};

@@ -58,6 +58,7 @@ DEVICE void multiply_wgmma(const TensorMap& map_a, const TensorMap& map_b, const
     if (threadIdx.x < 128) {
         lower_registers<40>();
         if (threadIdx.x == 0) {
+            proxy_fence_everywhere();
             u32 stage = 0, parity = 1;
             for (u32 tile = first; tile < order.count; tile += step) {
                 TileOrder::Place place = order.place(tile);

@@ -5,6 +5,7 @@ pub mod compile;
 pub mod emit;
 mod library;
 pub mod nvrtc;
+mod select;
 
 pub use compile::{CompileKernelsError, Cubin, KernelOptions, Worker, compile_kernels};
 pub use emit::{EmitError, emit};

@@ -78,6 +78,9 @@ DEVICE void barrier_wait_cluster(u32 barrier, u32 parity) {
 // Makes this thread's writes of shared memory visible to the asynchronous proxy.
 DEVICE void proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+// Orders all that this thread sees written, by steps before too, in front of its asynchronous reads.
+DEVICE void proxy_fence_everywhere() { asm volatile("fence.proxy.async;" ::: "memory"); }
+
 DEVICE u32 cluster_block() {
     u32 block;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(block));

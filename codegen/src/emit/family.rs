@@ -4,7 +4,7 @@
 use super::EmitError;
 use super::group::Group;
 use super::kernel::{Emitted, StepContext};
-use super::{loops, pointwise, rows, scatter, state};
+use super::{loops, matmul, pointwise, rows, scatter, state};
 use membar_ir::kernel::{InPlace, KernelSpec};
 use membar_ir::ops::Op;
 use membar_ir::types::TensorType;
@@ -18,6 +18,8 @@ pub(crate) enum Family {
     Append,
     /// A function of the result's position.
     Pointwise,
+    /// Tiles of a matrix product.
+    Matmul,
     /// A function of the result's position that loops over what it combines.
     Loop,
     /// Groups of threads that share a row.
@@ -43,6 +45,7 @@ impl Family {
             }
             Op::ScatterElements(_) | Op::ScatterNd(_) => Some(Family::Scatter),
             op if rows::is_row(op) => Some(Family::Rows),
+            Op::Matmul(_) => Some(Family::Matmul),
             op if loops::is_loop(op) => Some(Family::Loop),
             op if pointwise::is_pointwise(op, operands) => Some(Family::Pointwise),
             op => Family::of_group(&Group::of(op, operands)?),
@@ -70,7 +73,11 @@ impl Family {
                 .filter(same_as_output)
                 .map(|(operand, _)| InPlace { operand: operand as u32, output: 0 })
                 .collect(),
-            (Family::Pointwise | Family::Loop | Family::Rows, _) => Vec::new(),
+            (Family::Pointwise | Family::Matmul | Family::Loop | Family::Rows, _) => Vec::new(),
+        };
+        let async_operands = match self {
+            Family::Matmul if matmul::may_use_maps(operands) => vec![0, 1],
+            _ => Vec::new(),
         };
         KernelSpec {
             name: op.mnemonic().to_string(),
@@ -78,6 +85,8 @@ impl Family {
             alias: (self == Family::Alias).then_some(first),
             strided_operands: (0..operands.len() as u32).collect(),
             waits: true,
+            async_fence: !async_operands.is_empty(),
+            async_operands,
             ..KernelSpec::default()
         }
     }
@@ -88,6 +97,7 @@ impl Family {
             Family::Alias => state::alias(step),
             Family::Append => state::append(step),
             Family::Pointwise | Family::Loop => pointwise::emit(step),
+            Family::Matmul => matmul::emit(step),
             Family::Rows => {
                 let group = Group::of(step.op, &step.operand_types());
                 rows::emit(step, group.as_ref())

@@ -155,6 +155,7 @@ pub(crate) struct KernelBuilder<'a> {
     /// The numbers of the open blocks, outermost first.
     blocks: Vec<u32>,
     fresh: u32,
+    waits_itself: bool,
 }
 
 impl<'a> KernelBuilder<'a> {
@@ -168,6 +169,7 @@ impl<'a> KernelBuilder<'a> {
             lines: Vec::new(),
             blocks: vec![0],
             fresh: 0,
+            waits_itself: false,
         }
     }
 
@@ -217,6 +219,11 @@ impl<'a> KernelBuilder<'a> {
         self.parameter("Faults* faults", Argument::Faults);
         self.parameter("u32 step", Argument::U32(self.step.position));
         "faults"
+    }
+
+    /// Says that the lines hold the wait for the steps before.
+    pub fn waits_itself(&mut self) {
+        self.waits_itself = true;
     }
 
     pub fn line(&mut self, text: impl AsRef<str>) {
@@ -309,7 +316,9 @@ impl<'a> KernelBuilder<'a> {
         for line in self.dims.declarations() {
             source.push_str(&format!("    {line}\n"));
         }
-        source.push_str("    wait_for_steps_before();\n");
+        if !self.waits_itself {
+            source.push_str("    wait_for_steps_before();\n");
+        }
         for line in &self.lines {
             source.push_str(line);
             source.push('\n');

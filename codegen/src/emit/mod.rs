@@ -8,6 +8,7 @@ mod index;
 mod inline;
 mod kernel;
 mod loops;
+pub(crate) mod matmul;
 mod movement;
 mod pointwise;
 mod rows;

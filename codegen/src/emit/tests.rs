@@ -3,10 +3,10 @@
 
 use crate::library::CudaLibrary;
 use crate::nvrtc::Nvrtc;
-use membar_ir::dim::{Range, Symbol};
+use membar_ir::dim::{Dim, Range, Symbol};
 use membar_ir::dtype::DType;
 use membar_ir::graph::Graph;
-use membar_ir::ops::{Op, Scalar};
+use membar_ir::ops::{Matmul, Op, Scalar};
 use membar_ir::program::DeviceProgram;
 use membar_ir::testing::plan;
 use membar_ir::text::Cursor;
@@ -21,6 +21,10 @@ fn library(topology: &str) -> CudaLibrary {
 
 /// The program of a graph of one operator.
 fn program(op: impl Into<Op>, operands: &[TensorType]) -> DeviceProgram {
+    program_for("h200", op, operands)
+}
+
+fn program_for(topology: &str, op: impl Into<Op>, operands: &[TensorType]) -> DeviceProgram {
     let op = op.into();
     let mut graph = Graph::new(op.mnemonic());
     graph.declare(Symbol::new("N"), Range::new(1, 40));
@@ -32,11 +36,16 @@ fn program(op: impl Into<Op>, operands: &[TensorType]) -> DeviceProgram {
     let node = graph.add_op(op.clone(), &inputs).unwrap_or_else(|error| panic!("{op}: {error}"));
     let outputs = graph.node(node).outputs().to_vec();
     graph.set_outputs(outputs.into_iter().enumerate().map(|(i, v)| (format!("y{i}"), v)));
-    super::emit(&plan(graph), &library("h200")).unwrap_or_else(|error| panic!("{op}: {error}"))
+    super::emit(&plan(graph), &library(topology)).unwrap_or_else(|error| panic!("{op}: {error}"))
+}
+
+/// Compiles all kernels as one translation unit for a device of either kind.
+fn compile(programs: &[DeviceProgram]) {
+    compile_for(&["sm_80", "sm_90a"], programs);
 }
 
 /// Compiles all kernels as one translation unit; NVRTC takes a second for the prelude alone.
-fn compile(programs: &[DeviceProgram]) {
+fn compile_for(targets: &[&str], programs: &[DeviceProgram]) {
     let Ok(nvrtc) = Nvrtc::load() else { return };
     let mut source = String::new();
     for kernel in programs.iter().flat_map(|program| &program.kernels) {
@@ -47,7 +56,7 @@ fn compile(programs: &[DeviceProgram]) {
         }
     }
     let source = format!("{}{source}", super::kernel::PRELUDE);
-    for target in ["sm_80", "sm_90a"] {
+    for target in targets {
         if let Err(error) = nvrtc.compile("kernels.cu", &source, target) {
             panic!("{error}\n{source}");
         }
@@ -252,4 +261,83 @@ fn every_family_compiles() {
         programs.push(program(op, &operands));
     }
     compile(&programs);
+}
+
+type ProductCase = ([DType; 4], &'static [i64], &'static [i64], &'static str);
+
+/// Products for each kind of kernel: types of the operands, of sum and result; shapes, in which 0
+/// stands for a symbol of up to 40; what the kernel's name begins with.
+const PRODUCTS: &[ProductCase] = &[
+    (
+        [DType::Bf16, DType::Bf16, DType::F32, DType::Bf16],
+        &[0, 4096, 512],
+        &[512, 1024],
+        "gemm_wgmma_bf16_128x256",
+    ),
+    (
+        [DType::F16, DType::F16, DType::F32, DType::F32],
+        &[3, 512, 1024],
+        &[3, 1024, 512],
+        "gemm_wgmma_f16",
+    ),
+    (
+        [DType::F16, DType::F16, DType::F16, DType::F16],
+        &[2, 1, 24, 40],
+        &[4, 40, 72],
+        "gemm_mma_f16",
+    ),
+    ([DType::Bf16, DType::Bf16, DType::F32, DType::F32], &[0, 64, 0], &[0, 0, 64], "gemm_mma_bf16"),
+    ([DType::U8, DType::I8, DType::I32, DType::I32], &[300, 64], &[64, 200], "gemm_mma_u8"),
+    ([DType::I8, DType::I8, DType::I8, DType::I64], &[33, 35], &[35, 37], "gemm_mma_i8"),
+    ([DType::F32, DType::F32, DType::F32, DType::F16], &[0, 12, 64], &[64, 48], "gemm_simt_f32"),
+    (
+        [DType::F32, DType::F32, DType::F32, DType::F32],
+        &[4, 1, 0, 64],
+        &[1, 3, 64, 0],
+        "gemm_simt_f32",
+    ),
+    ([DType::F64, DType::F64, DType::F64, DType::F64], &[33, 20], &[20, 70], "gemm_simt_f64"),
+    ([DType::I16, DType::U32, DType::I64, DType::I32], &[33, 20], &[20, 70], "gemm_simt_i16"),
+    (
+        [DType::F8E4m3fn, DType::F8E4m3fn, DType::F32, DType::F16],
+        &[33, 32],
+        &[32, 64],
+        "gemm_simt_f8e4m3fn",
+    ),
+    (
+        [DType::Bf16, DType::Bf16, DType::F32, DType::Bf16],
+        &[1, 4096],
+        &[4096, 6144],
+        "gemm_vector_bf16",
+    ),
+    ([DType::F32, DType::F32, DType::F32, DType::F32], &[7, 64], &[64, 1000], "gemm_vector_f32"),
+    (
+        [DType::F32, DType::F32, DType::F32, DType::F32],
+        &[2, 3, 1, 64],
+        &[2, 3, 64, 0],
+        "gemm_vector_f32",
+    ),
+];
+
+#[test]
+fn every_kind_of_product_compiles() {
+    let (mut newer, mut older) = (Vec::new(), Vec::new());
+    for (dtypes, a, b, name) in PRODUCTS {
+        let ty = |dtype: DType, shape: &[i64]| {
+            let dims = shape.iter();
+            let dims = dims.map(|d| if *d == 0 { Dim::symbol("N") } else { Dim::from(*d) });
+            TensorType::new(dtype, dims.collect::<Vec<_>>())
+        };
+        let operands = [ty(dtypes[0], a), ty(dtypes[1], b)];
+        let op = Matmul { acc: dtypes[2], result: dtypes[3] };
+        let program = program(op.clone(), &operands);
+        let found = &program.kernels[0].name;
+        assert!(found.starts_with(name), "{a:?} x {b:?}: {found}, expected {name}");
+        newer.push(program);
+        if name.starts_with("gemm_wgmma") || name.starts_with("gemm_mma") {
+            older.push(program_for("a100", op, &operands));
+        }
+    }
+    compile_for(&["sm_90a"], &newer);
+    compile_for(&["sm_80"], &older);
 }
