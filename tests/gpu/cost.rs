@@ -15,7 +15,7 @@ pub const TESTS: &[(&str, Test)] = &[
 ];
 
 /// A chain of this many steps whose kernels end at once.
-fn chain(length: usize, mechanism: &str) -> anyhow::Result<Model> {
+pub fn chain(length: usize, mechanism: &str) -> anyhow::Result<Model> {
     let mut text = String::from(
         "ir 1 stage scheduled topology \"h200\"\n\
          graph @chain(%v0: f32[4] @gpu0.hbm in $0[0..16] on gpu0) {\n  \

@@ -12,7 +12,7 @@ use membar_codegen::nvrtc::Nvrtc;
 use membar_runtime::cuda::{Context, Device, DeviceMemory, ExecutableGraph, Module, Stream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The architectures that staged cubins are for.
 const TARGETS: [&str; 2] = ["sm_80", "sm_90a"];
@@ -63,6 +63,10 @@ fn run() -> ExitCode {
             .with_ignored_flag(absent.is_some() && !required)
         })
         .collect();
+    for (name, test) in session::ON_THE_CPU {
+        let failed = |error: anyhow::Error| Failed::from(format!("{error:#}"));
+        trials.push(Trial::test(format!("cpu::{name}"), move || test().map_err(failed)));
+    }
     let no_compiler = Nvrtc::load().err();
     for target in TARGETS {
         for (name, source) in SOURCES {
@@ -119,6 +123,8 @@ struct Gpu {
     context: Arc<Context>,
     module: Arc<Module>,
     stream: Stream,
+    /// The cubin of `session.cu`.
+    session_cubin: OnceLock<Vec<u8>>,
     /// Blocks that fill the device.
     blocks: u32,
 }
@@ -133,7 +139,17 @@ impl Gpu {
         let context = Context::new(device)?;
         let module = Module::load(&context, &cubin)?;
         let stream = Stream::new(&context)?;
-        Ok(Gpu { blocks: device.multiprocessors()?, context, module, stream })
+        let (blocks, session_cubin) = (device.multiprocessors()?, OnceLock::new());
+        Ok(Gpu { context, module, stream, session_cubin, blocks })
+    }
+
+    /// The cubin of `session.cu`, made or read once.
+    fn session_cubin(&self) -> anyhow::Result<&Vec<u8>> {
+        if let Some(cubin) = self.session_cubin.get() {
+            return Ok(cubin);
+        }
+        let made = cubin(self.device(), "session")?;
+        Ok(self.session_cubin.get_or_init(|| made))
     }
 
     /// The device.

@@ -1,7 +1,7 @@
 //! Sessions on a device over hand-made programs, against the CPU executor of the same graphs; never
 //! a program that the compiler made.
 
-use super::{Gpu, Outcome, THREADS, Test, cubin, resident_bytes};
+use super::{Gpu, Outcome, THREADS, Test, resident_bytes};
 use anyhow::{Context as _, ensure};
 use membar_ir::program::{Argument, DeviceProgram, Kernel, KernelId, Launch, Step, TensorMap};
 use membar_ir::testing::{Random, floats};
@@ -26,6 +26,27 @@ pub const TESTS: &[(&str, Test)] = &[
     ("cycles_of_sessions_leak_nothing", cycles_leak_nothing),
     ("a_lost_device_is_reported_once_and_cleanly", a_lost_device_is_reported),
 ];
+
+/// What needs no GPU.
+pub const ON_THE_CPU: &[(&str, fn() -> Outcome)] = &[("hand_made_graphs_are_valid", graphs_are_valid)];
+
+/// The graphs of the hand-made programs run on the CPU, which the others are compared with.
+fn graphs_are_valid() -> Outcome {
+    let mut random = Random::new(3);
+    let rows = input("rows", Tensor::from_elements(&[3], &[1i64, -1, 9])?);
+    let x = input("x", random.tensor(DType::F32, &[2, 3, 3]));
+    let mut sum = input("x", random.tensor(DType::F32, &[600]));
+    sum.insert("n".to_string(), random.tensor(DType::F32, &[1]));
+    let v0 = input("v0", random.tensor(DType::F32, &[4]));
+    let chain = super::cost::chain(20, "programmatic")?;
+    for (model, given) in [(table()?, rows), (cache()?, x), (sums()?, sum), (chain, v0)] {
+        let name = model.graph.name.clone();
+        let faults = membar_ir::verify::verify(&model.graph);
+        ensure!(faults.is_ok(), "{name}: {}", faults.err().map_or(String::new(), |e| e.to_string()));
+        model.on_the_cpu()?.run(&given).with_context(|| name)?;
+    }
+    Ok(())
+}
 
 /// A scheduled graph with a program of the suite's kernels.
 pub struct Model {
@@ -66,7 +87,7 @@ impl Model {
     /// A session on the device.
     pub fn session(&self, gpu: &Gpu, options: CudaOptions<'_>) -> anyhow::Result<Session> {
         let weights = Materialiser::default().weights(&self.graph)?;
-        let cubins = vec![cubin(gpu.device(), "session")?; self.program.kernels.len()];
+        let cubins = vec![gpu.session_cubin()?.clone(); self.program.kernels.len()];
         let (graph, program) = (self.graph.clone(), self.program.clone());
         Ok(Session::on_cuda_with(gpu.device(), graph, program, cubins, weights, options)?)
     }

@@ -51,9 +51,14 @@ pub(crate) struct CudaExecutor {
     faults: HostRecord<FaultRecord>,
     /// What the dimension block holds.
     dims: Option<Vec<i64>>,
-    // The last, so that the stream is idle only after all of the above that it may use has said
-    // good-bye to the driver, which waits for it by itself.
     channel: Channel,
+}
+
+impl Drop for CudaExecutor {
+    fn drop(&mut self) {
+        // Kernels may run that use what is freed next. A failure leaves nothing running.
+        let _ = self.channel.stream().synchronize();
+    }
 }
 
 /// How the launches are launched.

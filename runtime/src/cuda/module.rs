@@ -40,7 +40,8 @@ impl Module {
         // SAFETY: a context is current. The driver finds the end of an ELF image by itself, within
         // the bytes of a whole one; what is not whole comes from a caller who was told to load
         // trusted code alone.
-        unsafe { call!(cuModuleLoadData(&mut raw, image.as_ptr().cast::<c_void>()))? };
+        let loaded = unsafe { call!(cuModuleLoadData(&mut raw, image.as_ptr().cast::<c_void>())) };
+        context.watch(loaded)?;
         Ok(Arc::new(Module { context: context.clone(), raw }))
     }
 
@@ -54,8 +55,11 @@ impl Module {
         let symbol = CString::new(name).map_err(|_| missing())?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the module is loaded and the name ends with 0.
-        unsafe { call!(cuModuleGetFunction(&mut raw, self.raw, symbol.as_ptr())) }
-            .map_err(|_| missing())?;
+        let found = unsafe { call!(cuModuleGetFunction(&mut raw, self.raw, symbol.as_ptr())) };
+        self.context.watch(found).map_err(|error| match error {
+            CudaError::Lost { .. } => error,
+            _ => missing(),
+        })?;
         let mut parameters = Vec::new();
         loop {
             let (mut offset, mut size) = (0, 0);
