@@ -94,6 +94,16 @@ pub enum ExecutorError {
         /// What is wrong.
         message: String,
     },
+    /// The device's memory does not suffice.
+    #[error("{what} of {bytes} bytes cannot be had on the device: {error}")]
+    DeviceMemory {
+        /// What for.
+        what: String,
+        /// How many.
+        bytes: u64,
+        /// What went wrong.
+        error: CudaError,
+    },
     /// A kernel cannot be loaded.
     #[error("kernel `{kernel}`: {error}")]
     Load {

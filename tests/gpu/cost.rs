@@ -23,7 +23,10 @@ pub fn chain(length: usize, mechanism: &str) -> anyhow::Result<Model> {
     );
     for i in 0..length {
         let next = i + 1;
-        writeln!(text, "  %v{next} = neg %v{i} : f32[4] @gpu0.hbm in $0[0..16] on gpu0")?;
+        writeln!(
+            text,
+            "  %v{next} = neg %v{i} : f32[4] @gpu0.hbm in $0[0..16] on gpu0 step waits"
+        )?;
     }
     for i in 1..length {
         writeln!(text, "  order %v{i} -> %v{} raw $0[0..16] by {mechanism}", i + 1)?;

@@ -33,7 +33,12 @@ pub(super) fn allocate(
     let mut buffers = BTreeMap::new();
     for (id, buffer) in &graph.buffers {
         let bytes = usize::try_from(buffer.bytes).unwrap_or(usize::MAX);
-        let mut memory = DeviceMemory::new(context, bytes)?;
+        let allocated = DeviceMemory::new(context, bytes);
+        let mut memory = allocated.map_err(|error| ExecutorError::DeviceMemory {
+            what: format!("buffer ${}", id.0),
+            bytes: buffer.bytes,
+            error,
+        })?;
         memory.fill(0)?;
         buffers.insert(*id, memory);
     }

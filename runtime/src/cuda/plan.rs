@@ -22,7 +22,8 @@ struct Steps {
 /// program. A node that launches nothing hands on what it waits for to those that wait for it.
 ///
 /// # Errors
-/// The program's steps are not nodes of the schedule, or an order leads backwards.
+/// The program's steps are not nodes of the schedule, an order leads backwards, or nobody has asked
+/// which orders the graph needs.
 pub(super) fn edges(graph: &Graph, program: &DeviceProgram) -> Result<Vec<Edge>, ExecutorError> {
     let steps = Steps::new(graph, program)?;
     let mut edges: BTreeMap<(GraphNode, GraphNode), EdgeKind> = BTreeMap::new();
@@ -35,11 +36,9 @@ pub(super) fn edges(graph: &Graph, program: &DeviceProgram) -> Result<Vec<Edge>,
             add(next - 1, next, EdgeKind::Full);
         }
     }
-    if graph.orders.is_empty() {
-        // Without orders all that is known is the schedule.
-        for next in 1..program.launch_count() as u32 {
-            add(next - 1, next, EdgeKind::Full);
-        }
+    if program.steps.len() > 1 && graph.schedule.iter().all(|id| graph.node(*id).step.is_none()) {
+        let message = "no orders between its steps; `insert-barriers` makes them".to_string();
+        return Err(error(graph, message));
     }
     for (after, launches) in &steps.launches {
         for (before, kind) in steps.sources(*after) {
@@ -120,6 +119,7 @@ mod tests {
     use crate::cpu::testing::sure;
     use membar_ir::DType;
     use membar_ir::graph::Stage;
+    use membar_ir::kernel::Promise;
     use membar_ir::ops::Scalar;
     use membar_ir::program::{KernelId, Launch, Step};
     use membar_ir::schedule::{Order, Reason};
@@ -135,6 +135,9 @@ mod tests {
         graph.set_outputs([("y", value)]);
         graph.schedule = graph.order();
         graph.stage = Stage::Scheduled;
+        for (id, count) in graph.schedule.clone().iter().skip(1).zip(launches) {
+            graph.node_mut(*id).step = (*count > 0).then(Promise::default);
+        }
         let launch = Launch {
             kernel: KernelId(0),
             grid: [1; 3],
@@ -173,7 +176,7 @@ mod tests {
     #[test]
     fn orders_lead_from_last_to_first_launches() {
         let (mut graph, program) = chain(&[2, 1, 3]);
-        assert_eq!(found(&graph, &program), [0, 1, 2, 3, 4].map(|n| (n, n + 1, FULL)));
+        assert_eq!(found(&graph, &program), [(0, 1, FULL), (3, 4, FULL), (4, 5, FULL)]);
         order(&mut graph, 1, 2, Mechanism::Programmatic);
         order(&mut graph, 1, 3, Mechanism::Edge);
         let expected =
@@ -206,6 +209,11 @@ mod tests {
         program.steps.swap(0, 1);
         assert!(edges(&graph, &program).is_err());
         program.steps.swap(0, 1);
+        assert!(edges(&graph, &program).is_ok());
+        for id in graph.schedule.clone() {
+            graph.node_mut(id).step = None;
+        }
+        assert!(edges(&graph, &program).is_err());
         program.steps[1].position = 9;
         assert!(edges(&graph, &program).is_err());
     }

@@ -56,6 +56,8 @@ pub struct Session {
     inputs: Vec<(String, ValueId)>,
     outputs: Vec<(String, ValueId)>,
     states: Vec<StateSlot>,
+    /// Every symbol in the shape of a value.
+    symbols: BTreeSet<Symbol>,
     fed: Option<Fed>,
 }
 
@@ -173,7 +175,13 @@ impl Session {
         let outputs =
             graph.outputs().iter().map(|output| (output.name.to_string(), output.value)).collect();
         let states = slots(graph);
-        Session { executor, inputs, outputs, states, fed: None }
+        let mut symbols = BTreeSet::new();
+        for dim in graph.values().flat_map(|value| &graph.value(value).ty.shape) {
+            dim.for_each_symbol(&mut |symbol| {
+                symbols.insert(symbol.clone());
+            });
+        }
+        Session { executor, inputs, outputs, states, symbols, fed: None }
     }
 
     /// The program.
@@ -348,17 +356,11 @@ impl Session {
         self.check_capacities(&bindings, &mut faults);
         if faults.is_empty() {
             // Only now is an undetermined dimension a fault of its own.
-            let mut unbound = BTreeSet::new();
-            for value in self.graph().values() {
-                for dim in &self.graph().value(value).ty.shape {
-                    dim.for_each_symbol(&mut |symbol| {
-                        if !bindings.contains_key(symbol) {
-                            unbound.insert(symbol.name().to_string());
-                        }
-                    });
-                }
-            }
-            faults.extend(unbound.into_iter().map(|symbol| InputFault::Unbound { symbol }));
+            let unbound = self.symbols.iter().filter(|symbol| !bindings.contains_key(*symbol));
+            faults.extend(unbound.map(|symbol| {
+                let symbol = symbol.name().to_string();
+                InputFault::Unbound { symbol }
+            }));
         }
         if faults.is_empty() { Ok(bindings) } else { Err(faults) }
     }
