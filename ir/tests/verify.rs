@@ -1,13 +1,17 @@
 //! Runs the verifier over `verify/*.ir`: a fault is expected on each line with a comment
-//! `// error: message`, and nowhere else. Files must be canonical text apart from these comments.
+//! `// error: message`, and nowhere else; what `check_order` reports beside errors, on each line with
+//! `// note: message`. Files must be canonical text apart from these comments.
 
 use membar_ir::Graph;
-use membar_ir::verify::{Depth, verify};
+use membar_ir::verify::{Depth, check_order, verify};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 const MARK: &str = "// error: ";
+
+/// Of a line with this alone, or before any [`MARK`].
+const NOTE: &str = "// note: ";
 
 #[test]
 fn faults_are_found_where_the_texts_say() -> std::io::Result<()> {
@@ -29,8 +33,11 @@ fn faults_are_found_where_the_texts_say() -> std::io::Result<()> {
 
 fn check(text: &str) -> Result<(), String> {
     let mut expected = BTreeSet::new();
+    let mut noted = BTreeSet::new();
     let mut stripped = String::new();
     for (line, number) in text.lines().zip(1u32..) {
+        let (line, note) = line.split_once(NOTE).map_or((line, None), |(a, b)| (a, Some(b)));
+        noted.extend(note.map(|note| (number, note.trim_end().to_string())));
         let mut parts = line.split(MARK);
         stripped.push_str(parts.next().unwrap_or_default().trim_end());
         stripped.push('\n');
@@ -49,6 +56,12 @@ fn check(text: &str) -> Result<(), String> {
             (found, errors.to_string())
         }
     };
+    let reported = check_order(&graph).faults.into_iter().filter(|f| !f.class.is_error());
+    let reported: BTreeSet<_> =
+        reported.map(|fault| (fault.line, format!("{}: {}", fault.class, fault.message))).collect();
+    if noted != reported {
+        return Err(format!("noted {reported:#?}"));
+    }
     if found == expected {
         return Ok(());
     }

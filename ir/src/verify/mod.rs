@@ -47,14 +47,25 @@
 //!   reads it last;
 //! - inputs and states live from the beginning, outputs to the end, a workspace during its step;
 //! - a state's input lives to the end of a run too, unless the state's output lies in its place.
+//!
+//! *Order* ([`Depth::Full`]), at stage scheduled, on GPUs, once orders have been inserted; the first
+//! word is the class that [`check_order`] names:
+//!
+//! - `undeclared`: where two steps touch a byte and one writes it, orders lead from the earlier to the
+//!   later; operators that are no steps show their operand's bytes in its place;
+//! - `too-narrow`: an order joins two steps; `sequence` orders nothing on a GPU; a `programmatic` one
+//!   leads to a step of the same device that promises to wait, and the device knows it (sm_90 or
+//!   newer); what the asynchronous proxy reads without a fence comes by a full edge.
 
 mod lifetimes;
 mod placement;
 mod program;
+mod races;
 mod structure;
 mod types;
 
 pub use program::verify_program;
+pub use races::{OrderClass, OrderFault, OrderReport, check_order};
 
 use crate::graph::Graph;
 use crate::text::{Entity, print};
@@ -74,7 +85,8 @@ pub enum Depth {
 pub struct VerifyError {
     /// What is wrong.
     pub entity: Entity,
-    /// What the fault is about: `structure`, `types`, `placement`, `lifetimes`.
+    /// What the fault is about: `structure`, `types`, `placement`, `lifetimes`, or the class of a
+    /// fault of order.
     pub context: &'static str,
     /// What was found and what was expected.
     pub message: String,
@@ -145,6 +157,7 @@ pub fn verify(graph: &Graph, depth: Depth) -> Result<(), VerifyErrors> {
             if placed {
                 report.context = "lifetimes";
                 lifetimes::check(&mut report);
+                races::check(&mut report);
             }
         }
     }
