@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         Command::Run(command) => cli::run::run(command, &output),
         Command::Bench(command) => cli::bench::run(command, &output),
         Command::Inspect(command) => cli::inspect::run(command, &output),
+        Command::Check(command) => cli::check::run(command, &output),
         Command::Topology(command) => cli::topology::run(command, &output),
         Command::CompileKernels => cli::compile_kernels(),
     };

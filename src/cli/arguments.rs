@@ -38,6 +38,13 @@ pub enum Command {
     /// Show what is in a model, a bundle or an IR file.
     #[command(after_help = "Example:\n  membar inspect bert.bundle --json")]
     Inspect(Inspect),
+    /// Prove that the steps of a compiled program are ordered, and name every fault.
+    #[command(after_help = "Example:\n  membar check bert.bundle\n\nClasses of faults:\n  \
+        undeclared  two steps conflict and no order covers it (an error)\n  \
+        too-narrow  an order does not reach the step that waits (an error)\n  \
+        too-wide    an order waits for work that there is no hazard with\n  \
+        redundant   other orders imply it")]
+    Check(Check),
     /// Show the machine, or a described one, as the property graph that compiling uses.
     #[command(after_help = "Example:\n  membar topology --topology h200x8 -o node.toml")]
     Topology(TopologyCommand),
@@ -176,6 +183,14 @@ pub struct Inspect {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub options: CompileArguments,
+}
+
+/// `membar check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The bundle, or an IR file (.ir) at stage scheduled.
+    #[arg(value_name = "BUNDLE|FILE.ir")]
+    pub program: PathBuf,
 }
 
 /// `membar topology`.

@@ -3,6 +3,7 @@
 
 pub mod arguments;
 pub mod bench;
+pub mod check;
 pub mod compile;
 mod dot;
 mod execution;

@@ -8,7 +8,7 @@ use membar::ir::kernel::KernelLibrary;
 use membar::ir::program::DeviceProgram;
 use membar::ir::schedule::{HazardKind, Mechanism, Reason};
 use membar::ir::topology::DeviceKind;
-use membar::ir::{NodeId, TensorType, ValueId};
+use membar::ir::{NodeId, Stage, TensorType, ValueId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -159,12 +159,16 @@ impl GraphReport {
     }
 }
 
-/// Whether a node does work: an operator whose result is not its operand's bytes.
+/// Whether a node does work: an operator whose result is not its operand's bytes, where these lie once
+/// that is known.
 pub fn is_launch(graph: &Graph, id: NodeId, library: &dyn KernelLibrary) -> bool {
     let node = graph.node(id);
     let Some(op) = node.op() else { return false };
     let (operands, outputs) = (types(graph, node.operands()), types(graph, node.outputs()));
-    library.kernel(op, &operands, &outputs).is_none_or(|kernel| kernel.alias.is_none())
+    let planned = graph.stage == Stage::Scheduled;
+    library.kernel(op, &operands, &outputs).is_none_or(|kernel| {
+        if planned { kernel.launches(graph, id) } else { kernel.alias.is_none() }
+    })
 }
 
 /// The kernels of the device that a graph is placed on; the CPU's for one that is not.

@@ -10,6 +10,7 @@ mod executor;
 mod fixture;
 mod kernels;
 mod laws;
+mod order;
 mod pipeline;
 mod ptx;
 mod random_graphs;

@@ -22,7 +22,7 @@ pub(crate) use family::Family;
 
 use crate::library::CudaLibrary;
 use kernel::{ENTRY, Emitted, StepContext};
-use membar_ir::graph::{Graph, NodeKind, Stage};
+use membar_ir::graph::{Graph, NodeId, NodeKind, Stage};
 use membar_ir::program::{DeviceProgram, Kernel, KernelId, Step};
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ pub fn emit(graph: &Graph, library: &CudaLibrary) -> Result<DeviceProgram, EmitE
         let machine = (library.units(), library.capability());
         let position = position as u32;
         let step = StepContext::new(graph, *id, op, position, &symbols, machine);
-        let emitted = launches(&step)
+        let emitted = launches(graph, *id, &step)
             .map_err(|error| EmitError::Node { node: graph.label(*id), error: Box::new(error) })?;
         if emitted.is_empty() {
             continue;
@@ -88,10 +88,18 @@ pub fn emit(graph: &Graph, library: &CudaLibrary) -> Result<DeviceProgram, EmitE
 }
 
 /// The kernels of one step, one after another; none where the result is there already.
-fn launches(step: &StepContext<'_>) -> Result<Vec<Emitted>, EmitError> {
+fn launches(
+    graph: &Graph,
+    node: NodeId,
+    step: &StepContext<'_>,
+) -> Result<Vec<Emitted>, EmitError> {
     let (operands, outputs) = (step.operand_types(), step.output_types());
     let family = Family::of(step.op, &operands, &outputs)
         .ok_or_else(|| EmitError::NoKernel { operator: step.op.to_string() })?;
+    // The passes that order steps ask the same.
+    if !family.spec(step.op, &operands, &outputs).launches(graph, node) {
+        return Ok(Vec::new());
+    }
     family.emit(step)
 }
 

@@ -29,6 +29,7 @@ const DEVICE_LIMITS: (u32, u64, u32) = (1024, 227 << 10, 16);
 pub fn verify_program(graph: &Graph, program: &DeviceProgram) -> Result<(), Vec<String>> {
     let mut faults = Vec::new();
     names(graph, program, &mut faults);
+    let ordered = graph.nodes().any(|id| graph.node(id).step.is_some());
     let mut last = None;
     for step in &program.steps {
         let place = format!("step {}", step.position);
@@ -42,6 +43,9 @@ pub fn verify_program(graph: &Graph, program: &DeviceProgram) -> Result<(), Vec<
             faults.push(format!("{place}: the schedule has no operator there"));
             continue;
         };
+        if node.step.is_none() && ordered {
+            faults.push(format!("{place}: it launches, but the graph does not order it"));
+        }
         if step.launches.is_empty() {
             faults.push(format!("{place}: it launches nothing"));
         }

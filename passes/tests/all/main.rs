@@ -3,5 +3,6 @@
 
 mod examples;
 mod limits;
+mod order;
 mod random_graphs;
 mod support;
