@@ -50,18 +50,6 @@ impl Group {
         values.iter().map(|value| self.graph.ty(*value).clone()).collect()
     }
 
-    /// Whether an operand of the anchor is an operand of the group as it is; which one.
-    pub fn direct(&self, operand: usize) -> Option<usize> {
-        let value = *self.graph.node(self.anchor).operands().get(operand)?;
-        self.graph.inputs().iter().position(|input| *input == value)
-    }
-
-    /// Whether there is nothing behind the anchor but functions of one element, so that the result
-    /// lies as the anchor's does.
-    pub fn keeps_positions(&self) -> bool {
-        self.chain.iter().all(|(id, _)| matches!(self.graph.node(*id).op(), Some(Op::Scalar(_))))
-    }
-
     /// Types of the anchor's operands.
     pub fn anchor_operands(&self) -> Vec<TensorType> {
         self.types(self.graph.node(self.anchor).operands())
@@ -123,26 +111,6 @@ impl<'a> Anchor<'a> {
                 group: None,
             },
         }
-    }
-
-    /// The step's operand that this operand of the anchor is; `None` if it is computed.
-    pub fn direct(&self, operand: usize) -> Option<usize> {
-        match self.group {
-            Some(group) => group.direct(operand),
-            None => Some(operand),
-        }
-    }
-
-    /// Whether an operand lies in memory without gaps.
-    pub fn is_contiguous(&self, step: &StepContext<'_>, operand: usize) -> bool {
-        self.direct(operand)
-            .and_then(|operand| step.operands.get(operand))
-            .is_some_and(|tensor| tensor.is_contiguous())
-    }
-
-    /// Whether results lie as the operator's own do, so that neighbours stay neighbours.
-    pub fn keeps_positions(&self) -> bool {
-        self.group.is_none_or(Group::keeps_positions)
     }
 
     /// An operand's element, as an expression in its compute type.

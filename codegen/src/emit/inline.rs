@@ -50,13 +50,16 @@ pub(crate) fn graph_at(
     Inline::new(graph, outer).value(output, index, kernel)
 }
 
+/// A value at a position, by its coordinates.
+type Place = (ValueId, Vec<String>);
+
 /// A graph whose values are computed where they are asked for.
 pub(crate) struct Inline<'g, 'r> {
     graph: &'g Graph,
     inputs: BTreeMap<ValueId, usize>,
     outer: &'r mut dyn Reads,
     /// What was computed at a position, and in which block.
-    known: BTreeMap<(ValueId, Vec<String>), Vec<(u32, String)>>,
+    known: BTreeMap<Place, Vec<(u32, String)>>,
 }
 
 impl<'g, 'r> Inline<'g, 'r> {

@@ -209,11 +209,6 @@ impl<'a> KernelBuilder<'a> {
         name
     }
 
-    /// The pointer to workspace, `offset` bytes behind its beginning.
-    pub fn workspace(&mut self, name: &str, ty: &str, offset: u64) {
-        self.parameter(&format!("{ty}* {name}"), Argument::Workspace(offset));
-    }
-
     /// The fault record, a parameter if it was none yet.
     pub fn faults(&mut self) -> &'static str {
         self.parameter("Faults* faults", Argument::Faults);

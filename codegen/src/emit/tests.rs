@@ -99,8 +99,11 @@ fn every_scalar_function_compiles() {
     compile(&programs);
 }
 
-/// Operators with a kernel of their own: name, attributes, operands.
-const OPERATORS: &[(&str, &str, &[(DType, &[i64])])] = &[
+/// An operator: name, attributes, operands.
+type Operator = (&'static str, &'static str, &'static [(DType, &'static [i64])]);
+
+/// Operators with a kernel of their own.
+const OPERATORS: &[Operator] = &[
     ("reshape", "{shape = [6, 10]}", &[(DType::F32, &[3, 20])]),
     ("bitcast", "{dtype = i32, shape = [3, 4]}", &[(DType::F32, &[3, 4])]),
     ("transpose", "{perm = [2, 0, 1]}", &[(DType::F16, &[3, 4, 5])]),
