@@ -83,7 +83,7 @@ fn options_choose_the_passes() {
     options.skip = vec!["place".into()];
     options.stop_after = None;
     let error = compile(graph, &options).map(|_| ());
-    assert!(matches!(error, Err(CompileError::Stage { pass: "insert-copies", .. })), "{error:?}");
+    assert!(matches!(error, Err(CompileError::Stage { pass: "fuse", .. })), "{error:?}");
 
     let placed = CompileOptions { stop_after: Some("place".into()), ..CompileOptions::default() };
     let late = compile(compiled.graph, &placed).and_then(|placed| compile(placed.graph, &options));

@@ -36,8 +36,6 @@ pub(crate) struct TensorRef {
     pub ty: TensorType,
     /// The shape whose strides the elements have: `ty.shape`, or a capacity.
     pub storage: Vec<Dim>,
-    /// Whether nothing writes it while a program runs.
-    pub weight: bool,
     /// Its bytes, to see whether two values are in the same place; `None` for weights.
     pub place: Option<(u32, u64)>,
 }
@@ -52,7 +50,6 @@ impl TensorRef {
         TensorRef {
             ty: data.ty.clone(),
             storage,
-            weight: matches!(graph.node(data.producer()).kind, NodeKind::Weight(_)),
             place: data.region.as_ref().map(|region| (region.buffer.0, region.offset)),
         }
     }
@@ -190,14 +187,13 @@ impl<'a> KernelBuilder<'a> {
 
     /// The pointer to an operand, a parameter if it was none yet.
     ///
-    /// Activations are never `const __restrict__`: the compiler would read them through the path
-    /// that does not see what a kernel before this one has just written.
+    /// Pointers are never `__restrict__`: the compiler would read them through the path that does
+    /// not see what a kernel before this one has just written.
     pub fn operand(&mut self, index: usize) -> String {
         let name = format!("x{index}");
         let operand = &self.step.operands[index];
         let ty = storage_type(operand.ty.dtype);
-        let restrict = if operand.weight { " __restrict__" } else { "" };
-        self.parameter(&format!("const {ty}*{restrict} {name}"), Argument::Operand(index as u32));
+        self.parameter(&format!("const {ty}* {name}"), Argument::Operand(index as u32));
         name
     }
 
