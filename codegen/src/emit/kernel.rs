@@ -3,7 +3,7 @@
 
 use super::dims::{DimScope, storage_type};
 use membar_ir::dim::{Dim, Ranges, Symbol};
-use membar_ir::graph::{Graph, NodeId, NodeKind, ValueId};
+use membar_ir::graph::{Graph, NodeId, ValueId};
 use membar_ir::ops::Op;
 use membar_ir::program::{Argument, KernelId, Launch};
 use membar_ir::schedule::Layout;
