@@ -27,9 +27,11 @@ pub const TESTS: &[(&str, Test)] = &[
     ("a_lost_device_is_reported_once_and_cleanly", a_lost_device_is_reported),
 ];
 
+/// A test's name and body.
+type Case = (&'static str, fn() -> Outcome);
+
 /// What needs no GPU.
-pub const ON_THE_CPU: &[(&str, fn() -> Outcome)] =
-    &[("hand_made_graphs_are_valid", graphs_are_valid)];
+pub const ON_THE_CPU: &[Case] = &[("hand_made_graphs_are_valid", graphs_are_valid)];
 
 /// The graphs of the hand-made programs run on the CPU, which the others are compared with.
 fn graphs_are_valid() -> Outcome {

@@ -73,17 +73,17 @@ fn registers(text: &str) -> Vec<&str> {
 #[test]
 fn read_only_loads_are_traced_to_their_parameters() {
     let ptx = "
-	ld.param.u64 	%rd1, [f_param_0];
-	ld.param.b64 	%rd2, [f_param_12];
-	ld.param.u32 	%r9, [f_param_3];
-	cvta.to.global.u64 	%rd3, %rd1;
-	cvta.to.global.u64 	%rd5, %rd2;
-	mul.wide.u32 	%rd4, %r9, 4;
-	add.s64 	%rd6, %rd5, %rd4;
-	ld.global.u64 	%rd7, [%rd3];
-	@%p1 ld.global.nc.v4.f32 	{%f1, %f2, %f3, %f4}, [%rd6+16];
-	add.s64 	%rd8, %rd7, 4;
-	ld.global.nc.u32 	%r1, [%rd8];
+ ld.param.u64  %rd1, [f_param_0];
+ ld.param.b64  %rd2, [f_param_12];
+ ld.param.u32  %r9, [f_param_3];
+ cvta.to.global.u64  %rd3, %rd1;
+ cvta.to.global.u64  %rd5, %rd2;
+ mul.wide.u32  %rd4, %r9, 4;
+ add.s64  %rd6, %rd5, %rd4;
+ ld.global.u64  %rd7, [%rd3];
+ @%p1 ld.global.nc.v4.f32  {%f1, %f2, %f3, %f4}, [%rd6+16];
+ add.s64  %rd8, %rd7, 4;
+ ld.global.nc.u32  %r1, [%rd8];
 ";
     assert_eq!(read_only_parameters(ptx), BTreeSet::from([3, 12]));
     assert_eq!(read_only_parameters(&ptx.replace(".nc", "")), BTreeSet::new());

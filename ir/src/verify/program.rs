@@ -307,7 +307,7 @@ graph @g(%x: f32[B, 16] @gpu0.hbm in $0[0..256]) where B in 1..=4 {
             (|p| launch(p).arguments.push(Argument::Output(7)), "none at 7"),
             (|p| launch(p).arguments.push(Argument::Workspace(0)), "workspace has 0 bytes"),
             (|p| launch(p).arguments.resize(600, Argument::Dims), "too many"),
-            (|p| with_map(p, |map| map.base = Box::new(Argument::Dims)), "no tensor"),
+            (|p| with_map(p, |map| *map.base = Argument::Dims), "no tensor"),
             (|p| with_map(p, |map| map.extents.clear()), "wrong number"),
             (|p| with_map(p, |map| map.strides[0] = 8), "not possible"),
             (|p| with_map(p, |map| map.box_extents[0] = 0), "not possible"),

@@ -118,9 +118,9 @@ mod tests {
             let mut expected = vec![vec![false; steps as usize]; steps as usize];
             for (step, earlier) in before.iter().enumerate() {
                 for other in earlier {
-                    for first in 0..=*other as usize {
-                        let path = first == *other as usize || expected[first][*other as usize];
-                        expected[first][step] |= path;
+                    let other = *other as usize;
+                    for (first, row) in expected.iter_mut().enumerate().take(other + 1) {
+                        row[step] |= first == other || row[other];
                     }
                 }
             }
