@@ -74,9 +74,9 @@ fn foreign_and_newer_folders_are_refused() {
         place.file("bundle/manifest.json", text);
         place.refused(1, RUN, facts);
     };
-    assert!(manifest.contains("\"format\": 1"));
-    with(&manifest.replace("\"format\": 1", "\"format\": 2"), &["format 2", "up to 1"]);
-    with(&manifest.replace("\"format\": 1", "\"format\": 0"), &["manifest.json"]);
+    assert!(manifest.contains("\"format\": 2"));
+    with(&manifest.replace("\"format\": 2", "\"format\": 3"), &["format 3", "up to 2"]);
+    with(&manifest.replace("\"format\": 2", "\"format\": 0"), &["manifest.json"]);
     with(&manifest.replace("targets/cpu/program.ir", "../../model.onnx"), &["manifest.json"]);
     with(&manifest.replace("weights.safetensors", "/etc/passwd"), &["manifest.json"]);
     with("{}", &["manifest.json"]);

@@ -43,7 +43,12 @@ fn unknown_passes_and_states_are_refused() {
     let place = Place::new();
     place.file("model.onnx", small());
     let compile = ["compile", "model.onnx", "-o", "out/b", "--dim", "rows=2"];
-    for option in ["--skip", "--stop-after", "--print-after"] {
+    place.refused(
+        1,
+        &["compile", "model.onnx", "--dim", "rows=2", "--stop-after", "melt"],
+        &["`melt`", "`schedule`"],
+    );
+    for option in ["--skip", "--print-after"] {
         place.refused(1, &[&compile[..], &[option, "melt"]].concat(), &["`melt`", "`schedule`"]);
     }
     place.refused(1, &[&compile[..], &["--state", "a=b"]].concat(), &["`a`"]);

@@ -6,6 +6,7 @@ use crate::cpu::testing::sure;
 use crate::session::Session;
 use membar_ir::architecture::Architecture;
 use membar_ir::graph::Graph;
+use membar_ir::kernel::Promise;
 use membar_ir::program::{Argument, DeviceProgram, Kernel, KernelId, Launch, Step, TensorMap};
 use membar_ir::schedule::{Mechanism, Order, Reason};
 use membar_ir::topology::Topology;
@@ -19,6 +20,9 @@ fn on_gpu(scratch: &Scratch, topology: &str) -> Graph {
     graph.topology = Topology::builtin(topology).map(Arc::new);
     let is_op = |id: &&membar_ir::NodeId| graph.node(**id).op().is_some();
     let ops: Vec<membar_ir::NodeId> = graph.schedule.iter().filter(is_op).copied().collect();
+    for id in &ops {
+        graph.node_mut(*id).step = Some(Promise::default());
+    }
     for pair in ops.windows(2) {
         graph.orders.push(Order {
             before: pair[0],
