@@ -2,8 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The numbers of the parameters from which the addresses of `ld.global.nc` derive.
+/// The numbers of a kernel's parameters from which the addresses of its `ld.global.nc` derive. What a
+/// function that is not inlined reads counts as if its parameters were the kernel's.
 pub fn read_only_parameters(ptx: &str) -> BTreeSet<usize> {
+    // Every function numbers its registers anew.
+    let mut functions = vec![String::new()];
+    for line in ptx.lines() {
+        if line.contains(".entry ") || line.contains(".func ") {
+            functions.push(String::new());
+        }
+        if let Some(function) = functions.last_mut() {
+            function.push_str(line);
+            function.push('\n');
+        }
+    }
+    functions.iter().flat_map(|function| of_function(function)).collect()
+}
+
+fn of_function(ptx: &str) -> BTreeSet<usize> {
     let mut sources: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
     let mut found = BTreeSet::new();
     // Registers are assigned before they are read except in loops, so this ends soon.
@@ -71,4 +87,8 @@ fn read_only_loads_are_traced_to_their_parameters() {
 ";
     assert_eq!(read_only_parameters(ptx), BTreeSet::from([3, 12]));
     assert_eq!(read_only_parameters(&ptx.replace(".nc", "")), BTreeSet::new());
+    // A register of the same name in another function is another one.
+    let other =
+        format!(".func g(\n\tld.param.u64 \t%rd6, [g_param_7];\n)\n.visible .entry f({ptx}");
+    assert_eq!(read_only_parameters(&other), BTreeSet::from([3, 12]));
 }
