@@ -1,17 +1,21 @@
 //! Every model in `tests/fixtures`, with every data set, through `membar run` on the CPU, or through
 //! the library on the device that `MEMBAR_TEST_DEVICE` names. Each is a test of its own; a model that
-//! cannot run fails, and a trained model that is not run yet is reported by name with the reason.
+//! cannot run fails, and a trained model that is not run yet is reported by name with the reason. The
+//! models run again at `--precision bf16` and `f16`, with bounds that follow from the type.
 
 mod support;
 
 use anyhow::{Context, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use membar::tensor_files::{self, Tensors};
-use membar::{CompileOptions, ImportOptions, Range};
+use membar::{CompileOptions, DType, ImportOptions, Precision, Range, Tensor};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+
+/// How many roundings of the greatest element an output in a narrow type may be off.
+const ROUNDINGS: f64 = 8.0;
 
 /// What a fixture's `meta.json` says that matters here.
 #[derive(Deserialize)]
@@ -65,8 +69,10 @@ fn run_named(name: &str) -> anyhow::Result<()> {
 }
 
 /// Inputs and outputs of a model.
+#[derive(Clone)]
 struct DataSet {
     name: String,
+    precision: Precision,
     model: PathBuf,
     inputs: PathBuf,
     expected: PathBuf,
@@ -79,6 +85,14 @@ fn data_sets() -> anyhow::Result<Vec<DataSet>> {
     for folder in folders("tests/fixtures/models")? {
         let model = folder.join("model.onnx");
         add_data_sets(&mut found, "models", &folder, &model)?;
+    }
+    for (word, precision) in [("bf16", Precision::Bf16), ("f16", Precision::F16)] {
+        let again = found.iter().filter(|data_set| data_set.precision == Precision::Model);
+        let again = again.map(|data_set| {
+            let name = format!("{word}::{}", data_set.name);
+            DataSet { name, precision, ..data_set.clone() }
+        });
+        found.extend(again.collect::<Vec<DataSet>>());
     }
     for folder in folders("tests/fixtures/trained")? {
         let name = file_name(&folder);
@@ -111,6 +125,7 @@ fn add_data_sets(
         }
         found.push(DataSet {
             name: format!("{kind}::{}::{number}", file_name(folder)),
+            precision: Precision::Model,
             model: model.to_path_buf(),
             inputs,
             expected: folder.join(format!("outputs{suffix}.npz")),
@@ -125,7 +140,8 @@ impl DataSet {
     fn run(&self) -> anyhow::Result<()> {
         let model = self.model.display();
         ensure!(self.model.exists(), "{model} is missing: run `cargo xtask fetch`");
-        let found = if support::device::is_gpu()? { self.on_gpu()? } else { self.on_cpu()? };
+        let by_command = self.precision == Precision::Model && !support::device::is_gpu()?;
+        let found = if by_command { self.by_command()? } else { self.by_library()? };
         let expected: Tensors = tensor_files::read(&self.expected)?;
         let names = |tensors: &BTreeMap<String, _>| tensors.keys().cloned().collect::<Vec<_>>();
         ensure!(
@@ -137,16 +153,30 @@ impl DataSet {
         let faults: Vec<String> = expected
             .iter()
             .filter_map(|(name, tensor)| {
-                support::all_close(&found[name], tensor, self.atol, self.rtol)
-                    .err()
-                    .map(|e| format!("{name}: {e}"))
+                let (atol, rtol) = self.bounds(tensor);
+                let result = support::all_close(&found[name], tensor, atol, rtol);
+                result.err().map(|e| format!("{name}: {e}"))
             })
             .collect();
         ensure!(faults.is_empty(), "{}", faults.join("\n"));
         Ok(())
     }
 
-    fn on_cpu(&self) -> anyhow::Result<Tensors> {
+    /// Absolute and relative bounds for an output. In a narrow type every value is a rounding off,
+    /// and a row of products adds values of all signs, so errors are measured by the output's
+    /// greatest element.
+    fn bounds(&self, expected: &Tensor) -> (f64, f64) {
+        let epsilon = match self.precision {
+            Precision::Model | Precision::F32 | Precision::Tf32 => return (self.atol, self.rtol),
+            Precision::Bf16 => support::epsilon(DType::Bf16),
+            Precision::F16 => support::epsilon(DType::F16),
+        };
+        let magnitudes = expected.numbers().map(|x| x.to_float().abs()).filter(|x| x.is_finite());
+        let atol = self.atol + ROUNDINGS * epsilon * magnitudes.fold(0.0, f64::max);
+        (atol, self.rtol)
+    }
+
+    fn by_command(&self) -> anyhow::Result<Tensors> {
         let folder = tempfile::tempdir()?;
         let outputs = folder.path().join("outputs.safetensors");
         let result = Command::new(env!("CARGO_BIN_EXE_membar"))
@@ -161,10 +191,10 @@ impl DataSet {
     }
 
     /// As `membar run` does: compiled for exactly the sizes of the inputs.
-    fn on_gpu(&self) -> anyhow::Result<Tensors> {
+    fn by_library(&self) -> anyhow::Result<Tensors> {
         let graph = membar::load_model(&self.model, &ImportOptions::default())?;
         let inputs = tensor_files::read(&self.inputs)?;
-        let mut options = CompileOptions::default();
+        let mut options = CompileOptions { precision: self.precision, ..Default::default() };
         for (symbol, value) in membar::bind(&graph, &inputs)? {
             options.dims.insert(symbol, Range::new(value, value));
         }

@@ -2,6 +2,7 @@
 //! [`KernelLibrary`](membar_ir::kernel::KernelLibrary).
 
 mod common_subexpressions;
+mod convert_precision;
 mod dead_code;
 mod decompose;
 mod elide_barriers;
@@ -18,6 +19,7 @@ mod size;
 mod specialise;
 
 pub use common_subexpressions::common_subexpressions;
+pub use convert_precision::convert_precision;
 pub use dead_code::dead_code;
 pub use decompose::decompose;
 pub use elide_barriers::elide_barriers;
@@ -71,6 +73,13 @@ pub const PASSES: &[Pass] = &[
         before: Stage::Tensor,
         after: Stage::Tensor,
         run: lower_states,
+    },
+    Pass {
+        name: "convert-precision",
+        summary: "Changes the types in which floats are stored and multiplied",
+        before: Stage::Tensor,
+        after: Stage::Tensor,
+        run: convert_precision,
     },
     Pass {
         name: "decompose",

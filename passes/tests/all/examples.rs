@@ -3,7 +3,7 @@
 
 use crate::support::{TestLibrary, context, graph, run};
 use membar_ir::dim::{Range, Symbol};
-use membar_ir::pass::{PassOptions, StateOption};
+use membar_ir::pass::{PassOptions, Precision, StateOption};
 
 /// Runs a pass on the first graph of its documentation and compares with the second.
 fn check(name: &str, source: &str, options: PassOptions, library: TestLibrary) {
@@ -81,6 +81,13 @@ fn lower_states() {
     let states = StateOption::Pairs(vec![("past".into(), "present".into())]);
     let options = PassOptions { states, ..PassOptions::default() };
     check("lower-states", source!("lower_states"), options, TestLibrary::default());
+}
+
+#[test]
+fn convert_precision() {
+    let options = PassOptions { precision: Precision::Bf16, ..PassOptions::default() };
+    let source = source!("convert_precision/mod");
+    check("convert-precision", source, options, TestLibrary::default());
 }
 
 #[test]
