@@ -1,6 +1,7 @@
 //! The kernels of CUDA devices, as passes see them. Must never write a kernel (see `emit`).
 
 use crate::emit::Family;
+use membar_ir::architecture::Architecture;
 use membar_ir::kernel::{KernelLibrary, KernelSpec};
 use membar_ir::ops::Op;
 use membar_ir::topology::{DeviceId, Topology};
@@ -19,8 +20,11 @@ impl CudaLibrary {
     /// architecture is no `sm_…` of 8.0 or newer.
     pub fn for_device(topology: &Topology, device: DeviceId) -> Option<CudaLibrary> {
         let device = topology.device(device)?;
-        let digits = device.arch.strip_prefix("sm_")?.trim_end_matches(|c: char| !c.is_numeric());
-        let capability = digits.parse().ok().filter(|capability| *capability >= 80)?;
+        let architecture: Architecture = device.arch.parse().ok()?;
+        let capability = architecture.major * 10 + architecture.minor;
+        if capability < 80 {
+            return None;
+        }
         Some(CudaLibrary { target: device.arch.clone(), units: device.units.max(1), capability })
     }
 

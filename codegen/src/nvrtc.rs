@@ -73,6 +73,23 @@ impl Nvrtc {
         LOADED.get_or_init(load).clone()
     }
 
+    /// The compiler for a test: `None` on a machine without it, which the test says on standard error.
+    ///
+    /// # Panics
+    /// If [`VARIABLE`] says where the compiler is, as `cargo xtask test` does, and it is not there:
+    /// then no test may be left out.
+    #[doc(hidden)]
+    pub fn for_test(test: &str) -> Option<Nvrtc> {
+        match Nvrtc::load() {
+            Ok(nvrtc) => Some(nvrtc),
+            Err(error) if std::env::var_os(VARIABLE).is_some() => panic!("{test}: {error}"),
+            Err(error) => {
+                eprintln!("skipped: {test}: {error}");
+                None
+            }
+        }
+    }
+
     /// Compiles CUDA C++ to a cubin for an architecture such as `sm_90a`.
     ///
     /// `name` stands for the file in messages. There are no headers: the source is all there is.

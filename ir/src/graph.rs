@@ -490,6 +490,14 @@ impl Graph {
         users
     }
 
+    /// The only node that reads a value, once or more; `None` if nobody does, or several do. Takes no
+    /// longer for a value with many readers.
+    pub fn only_reader(&self, id: ValueId) -> Option<NodeId> {
+        let uses = &self.value(id).uses;
+        let reader = uses.first()?.node;
+        uses.iter().all(|user| user.node == reader).then_some(reader)
+    }
+
     /// Whether an operator reads a value.
     pub fn is_read(&self, id: ValueId) -> bool {
         !self.value(id).uses.is_empty()

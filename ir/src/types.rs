@@ -36,6 +36,15 @@ impl TensorType {
         self.shape.iter().cloned().product()
     }
 
+    /// Size in bytes, packed.
+    pub fn bytes(&self) -> Dim {
+        let elements = self.elements();
+        match i64::from(self.dtype.bits()) {
+            4 => elements.ceil_div(&Dim::from(2)).unwrap_or(Dim::ZERO),
+            bits => elements * Dim::from(bits / 8),
+        }
+    }
+
     /// The dimensions as numbers, if all are known without bindings and none is negative.
     pub fn static_shape(&self) -> Option<Vec<usize>> {
         self.shape.iter().map(|d| usize::try_from(d.as_constant()?).ok()).collect()

@@ -2,6 +2,7 @@
 //! never drops one without a path of kept ones in its place.
 
 use crate::size::greatest_bytes;
+use membar_ir::architecture::Architecture;
 use membar_ir::graph::{Graph, NodeId};
 use membar_ir::pass::{Changed, PassContext, PassError};
 use membar_ir::schedule::{Hazard, Mechanism, Order, Reason};
@@ -208,9 +209,8 @@ fn programmatic_is_cheaper(topology: &Topology) -> bool {
 /// Whether a device's kernels can have programmatic edges: NVIDIA GPUs from compute capability 9.0
 /// on (PTX ISA, `griddepcontrol`).
 fn has_programmatic(device: &Device) -> bool {
-    let version = device.arch.strip_prefix("sm_").unwrap_or_default();
-    let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
-    device.kind == DeviceKind::Gpu && digits.parse::<u32>().is_ok_and(|version| version >= 90)
+    let architecture: Result<Architecture, _> = device.arch.parse();
+    device.kind == DeviceKind::Gpu && architecture.is_ok_and(|found| found.major >= 9)
 }
 
 /// Whether the bytes that a step reads and writes take memory longer than [`LARGE`].

@@ -100,8 +100,7 @@ fn producers(graph: &Graph, consumer: NodeId, value: ValueId) -> Option<Vec<Node
     let mut members = Vec::new();
     let (mut value, mut reader) = (value, consumer);
     loop {
-        let only_reader = graph.users(value).iter().all(|user| user.node == reader);
-        if !only_reader || graph.is_output(value) {
+        if graph.only_reader(value) != Some(reader) || graph.is_output(value) {
             return None;
         }
         let producer = graph.value(value).producer();

@@ -4,6 +4,7 @@
 
 use super::EmitError;
 use super::dims::{compute_type, storage_type};
+use super::group::Memory;
 use super::index::Index;
 use super::inline::{graph_at, inlinable_meaning};
 use super::kernel::{Emitted, Geometry, KernelBuilder, StepContext};
@@ -73,7 +74,7 @@ pub(crate) fn at(
 
 /// Reads of a step's own operands: from memory, or, where an operand has the result's positions,
 /// from what the loop has loaded already.
-struct Memory {
+struct Loaded {
     /// By operand: whether the loop has loaded it.
     loaded: Vec<bool>,
     /// By operand: whether it was asked for at the result's own position.
@@ -81,7 +82,7 @@ struct Memory {
     result: Vec<membar_ir::dim::Dim>,
 }
 
-impl Reads for Memory {
+impl Reads for Loaded {
     fn read(
         &mut self,
         kernel: &mut KernelBuilder<'_>,
@@ -97,9 +98,7 @@ impl Reads for Memory {
             kernel.operand(operand);
             return Ok(format!("a{operand}"));
         }
-        let offset = index.offset(kernel, tensor);
-        let pointer = kernel.operand(operand);
-        Ok(format!("load({pointer}, {offset})"))
+        Memory.read(kernel, operand, index)
     }
 }
 
@@ -161,7 +160,7 @@ fn write_loop(kernel: &mut KernelBuilder<'_>, number: usize, width: u32) -> Resu
         let bits = step.operands[operand].ty.dtype.bits();
         bits >= 8 && step.operands[operand].ty.shape == output.ty.shape
     };
-    let mut memory = Memory {
+    let mut memory = Loaded {
         loaded: (0..count).map(|operand| width > 1 && !nibbles && whole(operand)).collect(),
         linear: vec![false; count],
         result: output.ty.shape.clone(),

@@ -6,38 +6,22 @@ use super::dims::storage_type;
 use super::index::Index;
 use super::kernel::{Emitted, Geometry, KernelBuilder, StepContext};
 use super::pointwise;
-use membar_ir::dim::Dim;
 use membar_ir::ops::Op;
-use membar_ir::types::TensorType;
 
 const THREADS: u32 = 256;
 
-/// Nothing where the result shares the operand's place, else a copy.
+/// A copy: one that lies where its operand lies is no step.
 pub(crate) fn alias(step: &StepContext<'_>) -> Result<Vec<Emitted>, EmitError> {
-    let (operand, output) = (&step.operands[0], &step.outputs[0]);
-    if operand.place.is_some() && operand.place == output.place && operand.is_contiguous() {
-        return Ok(Vec::new());
-    }
     match step.op {
         Op::Bitcast(_) => copy_bytes(step),
         _ => pointwise::emit(step),
     }
 }
 
-/// Size in bytes, packed.
-fn bytes(ty: &TensorType) -> Dim {
-    let bits = i64::from(ty.dtype.bits());
-    let elements = ty.elements();
-    match bits {
-        4 => elements.ceil_div(&Dim::from(2)).unwrap_or(Dim::ZERO),
-        bits => elements * Dim::from(bits / 8),
-    }
-}
-
 fn copy_bytes(step: &StepContext<'_>) -> Result<Vec<Emitted>, EmitError> {
     let mut kernel = KernelBuilder::new(step);
     let (x, y) = (kernel.operand(0), kernel.output(0));
-    let count = bytes(&step.outputs[0].ty);
+    let count = step.outputs[0].ty.bytes();
     let n = kernel.dim(&count);
     kernel.line(format!("const i64 n = i64({n});"));
     let start = "i64(blockIdx.x) * blockDim.x + threadIdx.x";

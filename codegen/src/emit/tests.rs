@@ -46,7 +46,7 @@ fn compile(programs: &[DeviceProgram]) {
 
 /// Compiles all kernels as one translation unit; NVRTC takes a second for the prelude alone.
 fn compile_for(targets: &[&str], programs: &[DeviceProgram]) {
-    let Ok(nvrtc) = Nvrtc::load() else { return };
+    let Some(nvrtc) = Nvrtc::for_test("kernels compile") else { return };
     let mut source = String::new();
     for kernel in programs.iter().flat_map(|program| &program.kernels) {
         let body = kernel.source.strip_prefix(super::kernel::PRELUDE);

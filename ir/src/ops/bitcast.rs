@@ -23,7 +23,7 @@ impl OpDef for Bitcast {
     fn infer(&self, operands: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = check::arity(operands)?;
         let result = TensorType::new(self.dtype, self.shape.clone());
-        check::equal(&byte_len(x), &byte_len(&result), "sizes in bytes")?;
+        check::equal(&x.bytes(), &result.bytes(), "sizes in bytes")?;
         Ok(vec![result])
     }
 
@@ -38,15 +38,6 @@ impl OpDef for Bitcast {
 
 fn evaluate(_: &Bitcast, evaluation: &Evaluation<'_>) -> Result<Vec<Tensor>, EvalError> {
     Ok(vec![evaluation.operands[0].reinterpreted(evaluation.outputs[0].clone())?])
-}
-
-/// Size in bytes, packed.
-fn byte_len(ty: &TensorType) -> Dim {
-    let elements = ty.elements();
-    match i64::from(ty.dtype.bits()) {
-        4 => elements.ceil_div(&Dim::from(2)).unwrap_or(Dim::ZERO),
-        bits => elements * Dim::from(bits / 8),
-    }
 }
 
 #[cfg(test)]

@@ -240,6 +240,8 @@ fn role(op: &Op) -> Role {
         Op::Quantize(_) | Op::Dims(_) => Role::Kept,
         // Bits mean something in one type alone.
         Op::Bitcast(_) => Role::Kept,
+        // Groups are made behind this pass; what was fused before keeps its types.
+        Op::Fused(_) => Role::Kept,
         Op::Scalar(scalar) => scalar_role(scalar),
     }
 }

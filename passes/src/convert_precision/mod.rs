@@ -22,7 +22,7 @@ const SMALL: usize = 64;
 ///
 /// ```text
 /// graph @g(%x: f32[2, 8]) {
-///   %w = weight random(seed = 1, stream = 0, normal = 1.0) : f32[8, 4]
+///   %w = weight random seed 1 stream 0 normal(1.0) : f32[8, 4]
 ///   %h = matmul %x, %w {acc = f32, result = f32} : f32[2, 4]
 ///   %y = softmax %h {axis = 1} : f32[2, 4]
 ///   return %y
@@ -31,14 +31,17 @@ const SMALL: usize = 64;
 /// becomes
 /// ```text
 /// graph @g(%x: f32[2, 8]) {
-///   %w = weight cast(random(seed = 1, stream = 0, normal = 1.0) : f32[8, 4]) {to = bf16, saturate = true} : bf16[8, 4]
+///   %w = weight random seed 1 stream 0 normal(1.0) : f32[8, 4]
 ///   %0 = cast %x {to = bf16, saturate = true} : bf16[2, 8]
-///   %h = matmul %0, %w {acc = f32, result = bf16} : bf16[2, 4]
-///   %1 = softmax %h {axis = 1} : bf16[2, 4]
-///   %y = cast %1 {to = f32, saturate = true} : f32[2, 4]
-///   return %y
+///   %w#1 = weight cast(random seed 1 stream 0 normal(1.0) : f32[8, 4]) {to = bf16, saturate = true} : bf16[8, 4]
+///   %h = matmul %0, %w#1 {acc = f32, result = bf16} : bf16[2, 4]
+///   %y = softmax %h {axis = 1} : bf16[2, 4]
+///   %1 = cast %y {to = f32, saturate = true} : f32[2, 4]
+///   return y = %1
 /// }
 /// ```
+///
+/// `dead-code` removes the weight that nobody reads any more.
 ///
 /// Products add up in `f32`. What is spelled out stays in `f32` where its result would suffer:
 /// statistics (sums and means and what is computed from them), exponentials and the like, angles

@@ -67,8 +67,9 @@ pub(crate) fn select(op: &Op, operands: &[TensorType], outputs: &[TensorType]) -
         | Op::ConvTranspose(_)
         | Op::Pool(_)
         | Op::Resize(_)
-        | Op::GridSample(_)
-        | Op::Fused(_) => by_meaning(op, operands),
+        | Op::GridSample(_) => by_meaning(op, operands),
+        // A group runs as its parts.
+        Op::Fused(_) => None,
     }
 }
 

@@ -50,6 +50,31 @@ fn begin(
     Ok(sum)
 }
 
+/// The elements of operand and weights that one product of a window takes, and when they exist.
+struct Taps {
+    conditions: Vec<String>,
+    at: Vec<String>,
+    tap: Vec<String>,
+}
+
+/// Adds a product to the sum, and closes the loops over channels and taps.
+fn add_product(
+    kernel: &mut KernelBuilder<'_>,
+    applied: &Applied<'_>,
+    (sum, acc): (&str, DType),
+    taps: Taps,
+    reads: &mut dyn Reads,
+) -> Result<(), EmitError> {
+    let Taps { conditions, at, tap } = taps;
+    kernel.open(format!("if ({})", conditions.join(" && ")));
+    let value = reads.read(kernel, 0, &Index::at(&applied.operands[0].shape, at))?;
+    let weight = reads.read(kernel, 1, &Index::at(&applied.operands[1].shape, tap))?;
+    let ty = compute_type(acc);
+    kernel.line(format!("{sum} += {ty}({value}) * {ty}({weight});"));
+    close(kernel, 2 + conditions.len());
+    Ok(())
+}
+
 pub(super) fn conv(
     op: &Conv,
     applied: &Applied<'_>,
@@ -84,12 +109,8 @@ pub(super) fn conv(
         at.push(place);
         tap.push(k);
     }
-    kernel.open(format!("if ({})", conditions.join(" && ")));
-    let value = reads.read(kernel, 0, &Index::at(&x.shape, at))?;
-    let weight = reads.read(kernel, 1, &Index::at(&weights.shape, tap))?;
-    let ty = compute_type(acc);
-    kernel.line(format!("{sum} += {ty}({value}) * {ty}({weight});"));
-    close(kernel, 2 + conditions.len());
+    let taps = Taps { conditions, at, tap };
+    add_product(kernel, applied, (&sum, acc), taps, reads)?;
     Ok(convert(&sum, acc, applied.output.dtype, true))
 }
 
@@ -125,12 +146,8 @@ pub(super) fn conv_transpose(
         at.push(format!("({reach} / {stride})"));
         tap.push(k);
     }
-    kernel.open(format!("if ({})", conditions.join(" && ")));
-    let value = reads.read(kernel, 0, &Index::at(&x.shape, at))?;
-    let weight = reads.read(kernel, 1, &Index::at(&weights.shape, tap))?;
-    let ty = compute_type(acc);
-    kernel.line(format!("{sum} += {ty}({value}) * {ty}({weight});"));
-    close(kernel, 2 + conditions.len());
+    let taps = Taps { conditions, at, tap };
+    add_product(kernel, applied, (&sum, acc), taps, reads)?;
     Ok(convert(&sum, acc, applied.output.dtype, true))
 }
 
@@ -173,15 +190,12 @@ pub(super) fn pool(
         let place = index.axes[2 + axis].clone();
         windows.push(covered(kernel, op, (axis, &place), ("0", &extent)));
     }
-    let acc = match op.kind {
-        PoolKind::Max => x.dtype.compute(),
-        PoolKind::Average | PoolKind::Lp => x.dtype.compute(),
-    };
+    let acc = x.dtype.compute();
     let ty = compute_type(acc);
     let result = kernel.name("result");
     let winner = kernel.name("winner");
     let start = match op.kind {
-        PoolKind::Max => literal(lowest(x.dtype), acc),
+        PoolKind::Max => literal(limit(x.dtype, false), acc),
         PoolKind::Average | PoolKind::Lp => "0".to_string(),
     };
     kernel.line(format!("{ty} {result} = {start};"));
@@ -254,11 +268,6 @@ pub(super) fn pool(
 pub(super) struct Pooled {
     pub value: String,
     pub winner: String,
-}
-
-/// What a maximum over padding alone gives.
-fn lowest(dtype: DType) -> membar_ir::element::Number {
-    limit(dtype, false)
 }
 
 /// The number of an element with the first spatial dimension innermost.
