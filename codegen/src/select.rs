@@ -3,10 +3,14 @@
 //!
 //! A tile's figures are nanoseconds measured on an H200 (2026-11-29, CUDA graphs of rotated operands
 //! that together exceed the cache, median of 7; products of Llama 3 8B and of encoders with 1 to 2048
-//! rows): `step` for one stage along k, `tile` for what comes once a tile. With them
-//! `launch + waves * (stages * step + tile)` is within 8 % of what was measured in the mean, and the
-//! kernel that it picks takes 1 % longer than the best one in the mean. Other devices
-//! differ in their figures, less in how these compare.
+//! rows): `step` for one stage along k, `tile` for what comes once a tile. Against the same runs that
+//! the table was fitted to, `launch + waves * (stages * step + tile)` is off by 7 % in the mean for
+//! `mma.sync` (30 % at most) and by 14 % for `wgmma` (85 % at most). Of 112 products with more than one
+//! row the kernel that it picks was timed for 104; there it takes 1.5 % longer than the best one in
+//! the mean, 32 % at most. Not measured but estimated: `wgmma` with fewer than 64 rows, products of
+//! bytes (the figures are those of 16-bit floats), sums of 8 bytes in tiles of 32 × 32, and what more
+//! than one row costs the kernels for few rows. Other devices differ in their figures, less in how
+//! these compare.
 
 use membar_ir::dtype::DType;
 
