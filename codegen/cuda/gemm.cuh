@@ -232,3 +232,28 @@ template <class T, int ALIGNED, class Batch, class Function> struct StoreElement
         }
     }
 };
+
+// The same for results that lie elsewhere: `place(batch, row, column, sum)` gives the offset of an
+// element. If ALIGNED is not 1, then ALIGNED columns lie together, at a multiple of it.
+template <class T, int ALIGNED, class Place, class Function> struct StorePlaced {
+    T* base;
+    Place place;
+    Function element;
+
+    template <int W, class V>
+    DEVICE void store(i64 index, int row, int column, const V (&values)[W]) const {
+        constexpr int MOST = 16 / int(sizeof(T));
+        constexpr int LIMIT = ALIGNED < MOST ? ALIGNED : MOST;
+        constexpr int WIDTH = W < LIMIT ? W : LIMIT;
+#pragma unroll
+        for (int i = 0; i < W; i += WIDTH) {
+            Pack<T, WIDTH> pack;
+#pragma unroll
+            for (int j = 0; j < WIDTH; ++j) {
+                pack.at[j] = Element<T>::of(element(index, row, column + i + j, values[i + j]));
+            }
+            T* to = base + place(index, row, column + i, values[i]);
+            *reinterpret_cast<Pack<T, WIDTH>*>(to) = pack;
+        }
+    }
+};

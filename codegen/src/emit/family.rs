@@ -56,6 +56,12 @@ impl Family {
     fn of_group(group: &Group) -> Option<Family> {
         match group.anchor_op()? {
             op if rows::is_anchor(op) => Some(Family::Rows),
+            Op::Matmul(op) => {
+                let types = group.anchor_operands();
+                let has_views = (0..2).all(|operand| group.contiguous_view(operand).is_some());
+                let takes = matmul::takes(op, [types[0].dtype, types[1].dtype]);
+                (has_views && takes).then_some(Family::Matmul)
+            }
             _ => None,
         }
     }
@@ -75,15 +81,32 @@ impl Family {
                 .collect(),
             (Family::Pointwise | Family::Matmul | Family::Loop | Family::Rows, _) => Vec::new(),
         };
-        let async_operands = match self {
-            Family::Matmul if matmul::may_use_maps(operands) => vec![0, 1],
-            _ => Vec::new(),
-        };
+        let mut strided_operands: Vec<u32> = (0..operands.len() as u32).collect();
+        let mut async_operands = Vec::new();
+        if self == Family::Matmul {
+            let group = Group::of(op, operands);
+            let places: Vec<usize> = (0..2)
+                .filter_map(|operand| match &group {
+                    Some(group) => {
+                        let view = group.contiguous_view(operand)?;
+                        let is_whole = |other: &u32| view.whole && *other == view.operand as u32;
+                        strided_operands.retain(|other| !is_whole(other));
+                        Some(view.operand)
+                    }
+                    None => Some(operand),
+                })
+                .collect();
+            if places.iter().all(|place| matmul::may_use_maps(operands[*place].dtype)) {
+                async_operands = places.into_iter().map(|operand| operand as u32).collect();
+                async_operands.sort_unstable();
+                async_operands.dedup();
+            }
+        }
         KernelSpec {
             name: op.mnemonic().to_string(),
             in_place,
             alias: (self == Family::Alias).then_some(first),
-            strided_operands: (0..operands.len() as u32).collect(),
+            strided_operands,
             waits: true,
             async_fence: !async_operands.is_empty(),
             async_operands,
@@ -97,7 +120,10 @@ impl Family {
             Family::Alias => state::alias(step),
             Family::Append => state::append(step),
             Family::Pointwise | Family::Loop => pointwise::emit(step),
-            Family::Matmul => matmul::emit(step),
+            Family::Matmul => {
+                let group = Group::of(step.op, &step.operand_types());
+                matmul::emit(step, group.as_ref())
+            }
             Family::Rows => {
                 let group = Group::of(step.op, &step.operand_types());
                 rows::emit(step, group.as_ref())

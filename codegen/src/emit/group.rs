@@ -8,6 +8,7 @@ use super::index::{Index, ravel};
 use super::inline::Inline;
 use super::kernel::{KernelBuilder, StepContext};
 use super::pointwise::{Reads, is_pointwise};
+use membar_ir::dim::Dim;
 use membar_ir::graph::{Graph, NodeId, NodeKind, ValueId};
 use membar_ir::op::Meaning;
 use membar_ir::ops::Op;
@@ -50,6 +51,62 @@ impl Group {
         values.iter().map(|value| self.graph.ty(*value).clone()).collect()
     }
 
+    /// How an operand of the anchor lies where an operand of the group is it, transposed or under
+    /// another shape: that operand, the shape, and the strides if `strides` gives the group's own.
+    /// An operand under another shape has no gaps.
+    pub fn view(&self, operand: usize, strides: &dyn Fn(usize) -> Vec<Dim>) -> Option<View> {
+        self.view_of(*self.graph.node(self.anchor).operands().get(operand)?, strides)
+    }
+
+    /// The view of an operand where the group's operands have no gaps.
+    pub fn contiguous_view(&self, operand: usize) -> Option<View> {
+        self.view(operand, &|input| row_major(&self.graph.ty(self.graph.inputs()[input]).shape))
+    }
+
+    fn view_of(&self, value: ValueId, strides: &dyn Fn(usize) -> Vec<Dim>) -> Option<View> {
+        let shape = self.graph.ty(value).shape.clone();
+        if let Some(operand) = self.graph.inputs().iter().position(|input| *input == value) {
+            let strides = strides(operand);
+            return Some(View { operand, shape, strides, whole: false });
+        }
+        let node = self.graph.node(self.graph.value(value).producer());
+        let inner = self.view_of(*node.operands().first()?, strides)?;
+        match node.op()? {
+            Op::Transpose(op) => {
+                let strides = op.perm.iter().map(|axis| inner.strides[axis.index()].clone());
+                Some(View { strides: strides.collect(), shape, ..inner })
+            }
+            Op::Reshape(_) if inner.strides == row_major(&inner.shape) => {
+                let strides = row_major(&shape);
+                Some(View { operand: inner.operand, shape, strides, whole: true })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether elements that follow one another along the last axis of the anchor's result do so in
+    /// the group's, if that has no gaps.
+    pub fn keeps_runs(&self) -> bool {
+        let mut reshaped = false;
+        self.chain.iter().all(|(id, _)| match self.graph.node(*id).op() {
+            Some(Op::Transpose(op)) => {
+                let last = op.perm.last().map(|axis| axis.index() + 1);
+                !reshaped && last == Some(op.perm.len())
+            }
+            Some(Op::Reshape(_)) => {
+                reshaped = true;
+                true
+            }
+            _ => true,
+        })
+    }
+
+    /// Whether there is nothing behind the anchor but functions of one element, so that the result
+    /// lies as the anchor's does.
+    pub fn keeps_positions(&self) -> bool {
+        self.chain.iter().all(|(id, _)| matches!(self.graph.node(*id).op(), Some(Op::Scalar(_))))
+    }
+
     /// Types of the anchor's operands.
     pub fn anchor_operands(&self) -> Vec<TensorType> {
         self.types(self.graph.node(self.anchor).operands())
@@ -59,6 +116,27 @@ impl Group {
     pub fn anchor_outputs(&self) -> Vec<TensorType> {
         self.types(self.graph.node(self.anchor).outputs())
     }
+}
+
+/// An operand of the anchor as it lies in an operand of the group.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    /// The group's operand.
+    pub operand: usize,
+    pub shape: Vec<Dim>,
+    /// Elements from one to the next in each dimension.
+    pub strides: Vec<Dim>,
+    /// Whether the group's operand may have no gaps.
+    pub whole: bool,
+}
+
+/// Strides of a tensor without gaps.
+pub(crate) fn row_major(shape: &[Dim]) -> Vec<Dim> {
+    let mut strides = vec![Dim::ONE; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis].clone() * shape[axis].clone();
+    }
+    strides
 }
 
 /// The operators from the anchor to the result, if each has the anchor's elements, each once.
@@ -111,6 +189,33 @@ impl<'a> Anchor<'a> {
                 group: None,
             },
         }
+    }
+
+    /// How an operand lies in one of the step's.
+    pub fn view(&self, step: &StepContext<'_>, operand: usize) -> Option<View> {
+        let strides = |operand: usize| step.operands[operand].strides();
+        match self.group {
+            Some(group) => group.view(operand, &strides),
+            None => {
+                let shape = self.operands[operand].shape.clone();
+                Some(View { operand, shape, strides: strides(operand), whole: false })
+            }
+        }
+    }
+
+    /// Whether this is the anchor of a group.
+    pub fn is_grouped(&self) -> bool {
+        self.group.is_some()
+    }
+
+    /// As [`Group::keeps_runs`].
+    pub fn keeps_runs(&self) -> bool {
+        self.group.is_none_or(Group::keeps_runs)
+    }
+
+    /// Whether results lie as the operator's own do, so that neighbours stay neighbours.
+    pub fn keeps_positions(&self) -> bool {
+        self.group.is_none_or(Group::keeps_positions)
     }
 
     /// An operand's element, as an expression in its compute type.

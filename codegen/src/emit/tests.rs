@@ -181,6 +181,21 @@ const OPERATORS: &[Operator] = &[
         &[(DType::F16, &[2, 1, 3, 5]), (DType::F16, &[4, 5, 7])],
     ),
     ("matmul", "{acc = i32, result = i32}", &[(DType::U8, &[3, 5]), (DType::I8, &[5, 7])]),
+    (
+        "fused",
+        "{body = [matmul(x0, x1) {acc = f32, result = f16}, add(p0, x2), tanh(p1), add(p2, x3)]}",
+        &[
+            (DType::F16, &[2, 3, 40]),
+            (DType::F16, &[40, 24]),
+            (DType::F16, &[24]),
+            (DType::F16, &[2, 3, 24]),
+        ],
+    ),
+    (
+        "fused",
+        "{body = [reshape(x0) {shape = [2, 3, 4, 8]}, transpose(p0) {perm = [0, 2, 1, 3]}, transpose(x1) {perm = [0, 2, 3, 1]}, matmul(p1, p2) {acc = f32, result = f32}, mul(p3, f32 0.125), transpose(p4) {perm = [0, 2, 1, 3]}, reshape(p5) {shape = [2, 3, 20]}]}",
+        &[(DType::F32, &[2, 3, 32]), (DType::F32, &[2, 5, 4, 8])],
+    ),
     ("reduce", "{kind = mean, axes = [0, 2], keep = false}", &[(DType::F32, &[3, 4, 5])]),
     ("reduce", "{kind = max, axes = [1], keep = true}", &[(DType::Bf16, &[3, 400])]),
     ("reduce", "{kind = min, axes = [1], keep = true}", &[(DType::Bool, &[3, 4000])]),

@@ -1,9 +1,10 @@
 //! The text around the library's loops of a matrix product: sources, epilogue, shape, launch. Must
 //! never choose the kernel.
 
-use super::{Axis, Epilogue, Factor, Form, rounded};
+use super::{Axis, Factor, Form, rounded};
 use crate::emit::EmitError;
 use crate::emit::dims::{compute_type, storage_type};
+use crate::emit::group::Anchor;
 use crate::emit::index::Index;
 use crate::emit::kernel::{Emitted, Geometry, KernelBuilder, StepContext};
 use crate::select::{
@@ -25,6 +26,7 @@ const GEMM_WGMMA: &str = include_str!("../../../cuda/gemm_wgmma.cuh");
 /// A product whose kernel is chosen.
 pub(super) struct Product<'a> {
     pub op: &'a Matmul,
+    pub anchor: &'a Anchor<'a>,
     pub a: &'a Factor,
     pub b: &'a Factor,
     pub form: &'a Form,
@@ -33,11 +35,7 @@ pub(super) struct Product<'a> {
 }
 
 /// The kernel and its launch.
-pub(super) fn write(
-    step: &StepContext<'_>,
-    product: &Product<'_>,
-    epilogue: Option<&mut dyn Epilogue>,
-) -> Result<Emitted, EmitError> {
+pub(super) fn write(step: &StepContext<'_>, product: &Product<'_>) -> Result<Emitted, EmitError> {
     let mut kernel = KernelBuilder::new(step);
     let headers: &[&'static str] = match product.choice {
         Choice::Wgmma(_) => &[SM80, SM90, GEMM, GEMM_WGMMA],
@@ -53,7 +51,7 @@ pub(super) fn write(
         Choice::Mma(_) if product.problem.sum == DType::U32 => DType::I32,
         _ => product.problem.sum,
     };
-    write_epilogue(&mut kernel, product, sum, epilogue)?;
+    write_epilogue(&mut kernel, product, sum)?;
     let form = product.form;
     let batches: Vec<Dim> = form.batches.iter().map(|axis| axis.extent.clone()).collect();
     let extents = [&form.rows.extent, &form.columns.extent, &form.depth];
@@ -73,46 +71,69 @@ fn write_epilogue(
     kernel: &mut KernelBuilder<'_>,
     product: &Product<'_>,
     sum: DType,
-    epilogue: Option<&mut dyn Epilogue>,
 ) -> Result<(), EmitError> {
-    let form = product.form;
+    let (form, anchor) = (product.form, product.anchor);
     let output = &kernel.step.outputs[0];
     let dtype = output.ty.dtype;
     let ty = storage_type(dtype);
     let strides: Vec<&Dim> = form.batches.iter().map(|axis| &axis.c).collect();
-    let aligned = vector(dtype, super::alignment(output.place), &form.rows.c, &strides);
+    let mut aligned = vector(dtype, super::alignment(output.place), &form.rows.c, &strides);
     let (batch_type, batch) = offsets(kernel, &form.batches, |axis| &axis.c);
     let stride = kernel.dim(&form.rows.c);
     let y = kernel.output(0);
     // A float sum needs no more than its rounding to the output.
-    if epilogue.is_none() && sum.is_float() && dtype.is_float() {
+    if !anchor.is_grouped() && sum.is_float() && dtype.is_float() {
         kernel.line(format!(
             "const StoreRows<{ty}, {aligned}, {batch_type}> epilogue = {{{y}, i64({stride}), {batch}}};"
         ));
         return Ok(());
     }
-    let (sum_type, result) = (storage_type(sum), compute_type(dtype));
-    kernel.open(format!(
-        "auto element = [&](i64 batch, int row, int column, {sum_type} sum) -> {result}"
-    ));
-    let mut value = rounded(product.op, "sum", sum);
-    if let Some(epilogue) = epilogue {
-        let index = result_index(kernel, form);
-        let element = kernel.bind(compute_type(product.op.result), "product", value);
-        value = epilogue.element(kernel, &index, &element)?;
+    write_function(kernel, product, sum, "element", compute_type(dtype), |_, value, _| value)?;
+    if anchor.keeps_positions() {
+        kernel.line(format!(
+            "const StoreElements<{ty}, {aligned}, {batch_type}, decltype(element)> epilogue = \
+             {{{y}, i64({stride}), {batch}, element}};"
+        ));
+        return Ok(());
     }
-    kernel.line(format!("return {value};"));
-    kernel.close_with("};");
+    write_function(kernel, product, sum, "place", "i64", |kernel, _, index| {
+        index.offset(kernel, &kernel.step.outputs[0])
+    })?;
+    if !(anchor.keeps_runs() && output.is_contiguous()) {
+        aligned = 1;
+    }
     kernel.line(format!(
-        "const StoreElements<{ty}, {aligned}, {batch_type}, decltype(element)> epilogue = \
-         {{{y}, i64({stride}), {batch}, element}};"
+        "const StorePlaced<{ty}, {aligned}, decltype(place), decltype(element)> epilogue = \
+         {{{y}, place, element}};"
     ));
     Ok(())
 }
 
-/// The position in the result of `batch`, `row` and `column`.
-fn result_index(kernel: &mut KernelBuilder<'_>, form: &Form) -> Index {
-    let shape = kernel.step.outputs[0].ty.shape.clone();
+/// Declares a function of the position of a sum and the sum: what `pick` makes of the result's
+/// element and its position.
+fn write_function(
+    kernel: &mut KernelBuilder<'_>,
+    product: &Product<'_>,
+    sum: DType,
+    name: &str,
+    result: &str,
+    pick: impl Fn(&KernelBuilder<'_>, String, &Index) -> String,
+) -> Result<(), EmitError> {
+    let ty = storage_type(sum);
+    kernel.open(format!("auto {name} = [&](i64 batch, int row, int column, {ty} sum) -> {result}"));
+    let index = result_index(kernel, product);
+    let element = rounded(product.op, "sum", sum, product.anchor.is_grouped());
+    let (value, index) = product.anchor.apply(kernel, &index, &element)?;
+    let picked = pick(kernel, value, &index);
+    kernel.line(format!("return {picked};"));
+    kernel.close_with("};");
+    Ok(())
+}
+
+/// The position in the product of `batch`, `row` and `column`.
+fn result_index(kernel: &mut KernelBuilder<'_>, product: &Product<'_>) -> Index {
+    let form = product.form;
+    let shape = product.anchor.outputs[0].shape.clone();
     let mut axes = vec!["0".to_string(); shape.len()];
     let batch_axes: Vec<usize> = form.batches.iter().flat_map(|axis| axis.of.clone()).collect();
     for (number, of) in [("idx(batch)", &batch_axes), ("row", &form.rows.of)] {

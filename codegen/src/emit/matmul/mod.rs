@@ -5,16 +5,16 @@ mod form;
 mod kernels;
 
 use super::dims::compute_type;
-use super::index::Index;
-use super::kernel::{Emitted, KernelBuilder, StepContext};
+use super::group::{Anchor, Group, row_major};
+use super::kernel::{Emitted, StepContext};
 use super::scalar::convert;
 use super::{EmitError, pointwise};
 use crate::select::{self, Problem, Side};
 use form::{Axis, Form};
+use kernels::Product;
 use membar_ir::dim::Dim;
 use membar_ir::dtype::DType;
 use membar_ir::ops::{Matmul, Op};
-use membar_ir::types::TensorType;
 
 /// An operand of a product: `[…, M, K]` or `[…, K, N]`.
 #[derive(Clone, Debug)]
@@ -30,16 +30,16 @@ pub(crate) struct Factor {
 }
 
 impl Factor {
-    /// An operand of the step as it is.
-    pub fn of(step: &StepContext<'_>, operand: usize) -> Factor {
-        let tensor = &step.operands[operand];
-        Factor {
-            operand,
+    fn of(step: &StepContext<'_>, anchor: &Anchor<'_>, operand: usize) -> Option<Factor> {
+        let view = anchor.view(step, operand)?;
+        let tensor = &step.operands[view.operand];
+        Some(Factor {
+            operand: view.operand,
             dtype: tensor.ty.dtype,
-            shape: tensor.ty.shape.clone(),
-            strides: tensor.strides(),
+            shape: view.shape,
+            strides: view.strides,
             alignment: alignment(tensor.place),
-        }
+        })
     }
 }
 
@@ -49,62 +49,54 @@ fn alignment(place: Option<(u32, u64)>) -> u64 {
     256 >> (8 - offset.trailing_zeros().min(8))
 }
 
-/// What becomes of each element of a product.
-pub(crate) trait Epilogue {
-    /// The element of the step's first output at `index`, as an expression in its compute type;
-    /// `product` is the product's element there, in the compute type of the product's result. The
-    /// lines that it needs go before what is written next.
-    fn element(
-        &mut self,
-        kernel: &mut KernelBuilder<'_>,
-        index: &Index,
-        product: &str,
-    ) -> Result<String, EmitError>;
+/// Whether a kernel may read operands of this type through tensor maps.
+pub(crate) fn may_use_maps(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::Bf16)
 }
 
-/// Whether a kernel may read its operands through tensor maps.
-pub(crate) fn may_use_maps(operands: &[TensorType]) -> bool {
-    matches!(operands[0].dtype, DType::F16 | DType::Bf16)
+/// Whether there are kernels for a product of operands of these types; 4-bit numbers have none.
+pub(crate) fn takes(op: &Matmul, dtypes: [DType; 2]) -> bool {
+    dtypes.iter().chain([&op.acc, &op.result]).all(|dtype| dtype.bits() >= 8)
 }
 
-/// The kernel of a step that is one `matmul`.
-pub(crate) fn emit(step: &StepContext<'_>) -> Result<Vec<Emitted>, EmitError> {
-    let Op::Matmul(op) = step.op else {
-        return Err(EmitError::NoKernel { operator: step.op.to_string() });
-    };
-    match emit_with(step, op, &Factor::of(step, 0), &Factor::of(step, 1), None)? {
+/// The kernel of a step that is one `matmul`, or of a group around one.
+pub(crate) fn emit(
+    step: &StepContext<'_>,
+    group: Option<&Group>,
+) -> Result<Vec<Emitted>, EmitError> {
+    let no_kernel = || EmitError::NoKernel { operator: step.op.to_string() };
+    let anchor = Anchor::of(step, group);
+    let Op::Matmul(op) = anchor.op else { return Err(no_kernel()) };
+    match emit_tiled(step, op, &anchor)? {
         Some(emitted) => Ok(vec![emitted]),
+        None if anchor.is_grouped() => Err(no_kernel()),
         None => pointwise::emit(step),
     }
 }
 
-/// The kernel that writes the step's first output: the product of two of its operands, each element
-/// then run through the epilogue. The output has the product's shape. `None` where the types or
-/// extents have no kernel; the loop takes those.
-pub(crate) fn emit_with(
+/// `None` where the types or extents have no kernel.
+fn emit_tiled(
     step: &StepContext<'_>,
     op: &Matmul,
-    a: &Factor,
-    b: &Factor,
-    epilogue: Option<&mut dyn Epilogue>,
+    anchor: &Anchor<'_>,
 ) -> Result<Option<Emitted>, EmitError> {
-    let output = &step.outputs[0];
-    let nibbles = |dtype: DType| dtype.bits() == 4;
-    if [a.dtype, b.dtype, op.acc, op.result, output.ty.dtype].into_iter().any(nibbles) {
+    let (Some(a), Some(b)) = (Factor::of(step, anchor, 0), Factor::of(step, anchor, 1)) else {
+        return Ok(None);
+    };
+    if !takes(op, [a.dtype, b.dtype]) {
         return Ok(None);
     }
-    let form = Form::of(a, b, &output.ty.shape, &output.strides());
-    let sum = sum_type(op, a.dtype);
-    let Some(problem) = problem(step, &form, a, b, sum) else { return Ok(None) };
-    let product = kernels::Product {
-        op,
-        a,
-        b,
-        form: &form,
-        problem: &problem,
-        choice: select::choose(&problem),
+    let shape = &anchor.outputs[0].shape;
+    let strides = match anchor.keeps_positions() {
+        true => step.outputs[0].strides(),
+        false => row_major(shape),
     };
-    kernels::write(step, &product, epilogue).map(Some)
+    let form = Form::of(&a, &b, shape, &strides);
+    let sum = sum_type(op, a.dtype);
+    let Some(problem) = problem(step, &form, &a, &b, sum) else { return Ok(None) };
+    let choice = select::choose(&problem);
+    let product = Product { op, anchor, a: &a, b: &b, form: &form, problem: &problem, choice };
+    kernels::write(step, &product).map(Some)
 }
 
 /// The type that kernels without matrix instructions add in. Integers wrap, which is defined for
@@ -173,10 +165,12 @@ fn divides(dim: &Dim, divisor: u64) -> bool {
     dim.is(0) || dim.exact_div(&Dim::from(divisor as i64)).is_some()
 }
 
-/// A sum as the product's element, in the compute type of the product's result.
-fn rounded(op: &Matmul, sum: &str, sum_type: DType) -> String {
+/// A sum as the product's element, in the compute type of the product's result. Within a group
+/// floats need no rounding.
+fn rounded(op: &Matmul, sum: &str, sum_type: DType, within: bool) -> String {
     if op.acc.is_float() {
-        return convert(sum, sum_type, op.result, true);
+        let to = if within { op.result.compute() } else { op.result };
+        return convert(sum, sum_type, to, true);
     }
     let wrapped = format!("{}({sum})", compute_type(op.acc));
     convert(&wrapped, op.acc, op.result, true)
