@@ -83,12 +83,13 @@ impl CudaExecutor {
         let functions = load(context, &graph, &program, cubins)?;
         let mut ignored = |_, _| {};
         let bytes = weights.values().map(|tensor| tensor.bytes().len() as u64).sum();
-        let weights = DeviceWeights::new(context, weights, options.progress.unwrap_or(&mut ignored))
-            .map_err(|error| ExecutorError::DeviceMemory {
-                what: "weights".to_string(),
-                bytes,
-                error,
-            })?;
+        let weights =
+            DeviceWeights::new(context, weights, options.progress.unwrap_or(&mut ignored))
+                .map_err(|error| ExecutorError::DeviceMemory {
+                    what: "weights".to_string(),
+                    bytes,
+                    error,
+                })?;
         let faults = HostRecord::new(context)?;
         let places = Places {
             buffers: places::allocate(context, &graph)?,
