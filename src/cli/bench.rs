@@ -9,7 +9,8 @@ use membar::ir::DType;
 use membar::ir::dim::{Bindings, Dim, DimError};
 use membar::ir::graph::NodeKind;
 use membar::ir::topology::{DeviceKind, Topology};
-use membar::{Graph, RunOptions};
+use membar::tensor_files::Tensors;
+use membar::{Graph, RunOptions, Session};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,16 +37,43 @@ pub fn run(command: &Bench, terminal: &Terminal) -> anyhow::Result<()> {
         times.push(once()?);
     }
     times.sort_by(f64::total_cmp);
+    let on_device = device_times(&mut session, &inputs, command.reps)?;
     let graph = session.graph();
     let bindings = membar::bind(graph, &inputs).map_err(membar::Error::from)?;
     let topology = machine(graph, &execution.options)?;
     let work = Work::of(graph, &bindings).context("the size of a value")?;
     let kind = device_kind(graph, &topology);
-    let report = Report::new(&times, &work, &topology, kind);
+    let report = Report::new(&times, on_device.as_ref(), &work, &topology, kind);
     if terminal.json {
         return terminal.data(&serde_json::to_string_pretty(&report)?);
     }
     terminal.data(&report.text())
+}
+
+/// How long runs take on a device without copies, if the session is on one.
+fn device_times(
+    session: &mut Session,
+    inputs: &Tensors,
+    reps: u32,
+) -> anyhow::Result<Option<DeviceTime>> {
+    if session.cuda().is_none() {
+        return Ok(None);
+    }
+    // States stay as they are: what is measured is one run again and again.
+    session.reset();
+    session.feed(inputs).map_err(membar::Error::from)?;
+    let Some(mut cuda) = session.cuda() else { return Ok(None) };
+    let timing = cuda.measure(reps as usize).map_err(membar::Error::from)?;
+    let launches = cuda.launch_count();
+    let mut milliseconds: Vec<f64> = timing.device.iter().map(|time| time / 1e3).collect();
+    milliseconds.sort_by(f64::total_cmp);
+    Ok(Some(DeviceTime {
+        median_ms: quantile(&milliseconds, 0.5),
+        p10_ms: quantile(&milliseconds, 0.1),
+        p99_ms: quantile(&milliseconds, 0.99),
+        launch_ms: timing.host_median() / 1e3,
+        launches,
+    }))
 }
 
 /// Inputs that are not given are drawn at random.
@@ -150,13 +178,28 @@ impl Work {
     }
 }
 
+/// What runs cost on a device, from the end of one to the end of the next, without copies.
 #[derive(Serialize)]
-struct Report {
+struct DeviceTime {
+    median_ms: f64,
+    p10_ms: f64,
+    p99_ms: f64,
+    /// Median of what a launch takes on the host.
+    launch_ms: f64,
+    /// Kernels that are launched in a run.
+    #[serde(skip)]
+    launches: usize,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
     reps: usize,
     /// Wall time of a run in milliseconds.
     median_ms: f64,
     p10_ms: f64,
     p99_ms: f64,
+    /// Time on the device alone; `None` on the CPU.
+    device: Option<&'a DeviceTime>,
     launches: usize,
     /// Arithmetic operations of a run.
     operations: f64,
@@ -169,29 +212,37 @@ struct Report {
     topology: String,
     /// The least time on that machine in milliseconds.
     roofline_ms: Option<f64>,
-    /// That least time over the median.
+    /// That least time over the median, of the device's time where there is one.
     roofline_share: Option<f64>,
 }
 
-impl Report {
+impl<'a> Report<'a> {
     /// `times` in milliseconds, ascending, at least one.
-    fn new(times: &[f64], work: &Work, topology: &Topology, kind: DeviceKind) -> Report {
+    fn new(
+        times: &[f64],
+        device: Option<&'a DeviceTime>,
+        work: &Work,
+        topology: &Topology,
+        kind: DeviceKind,
+    ) -> Report<'a> {
         let median_ms = quantile(times, 0.5);
+        let basis_ms = device.map_or(median_ms, |device| device.median_ms);
         let roofline_ms = work.roofline_ms(topology, kind);
         Report {
             reps: times.len(),
             median_ms,
             p10_ms: quantile(times, 0.1),
             p99_ms: quantile(times, 0.99),
-            launches: work.launches,
+            device,
+            launches: device.map_or(work.launches, |device| device.launches),
             operations: work.total_operations(),
             bytes: work.bytes,
             compulsory_bytes: work.compulsory_bytes,
-            gflop_per_s: work.total_operations() / median_ms / 1e6,
-            gb_per_s: work.bytes / median_ms / 1e6,
+            gflop_per_s: work.total_operations() / basis_ms / 1e6,
+            gb_per_s: work.bytes / basis_ms / 1e6,
             topology: topology.name.clone(),
             roofline_ms,
-            roofline_share: roofline_ms.map(|floor| floor / median_ms),
+            roofline_share: roofline_ms.map(|floor| floor / basis_ms),
         }
     }
 
@@ -215,6 +266,16 @@ impl Report {
                 bytes(self.compulsory_bytes as u64)
             ),
         ];
+        if let Some(device) = self.device {
+            lines.insert(
+                1,
+                format!(
+                    "device time: median {:.4} ms, p10 {:.4} ms, p99 {:.4} ms; a launch takes the \
+                     host {:.4} ms",
+                    device.median_ms, device.p10_ms, device.p99_ms, device.launch_ms
+                ),
+            );
+        }
         if let (Some(floor), Some(share)) = (self.roofline_ms, self.roofline_share) {
             lines.push(format!(
                 "roofline of `{}`: {floor:.3} ms, reached {:.1} %",

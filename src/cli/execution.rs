@@ -19,6 +19,9 @@ pub fn open(execution: &Execution, terminal: &Terminal) -> anyhow::Result<(Sessi
     } else {
         session_of_model(execution, &mut inputs, terminal)?
     };
+    for note in session.notes() {
+        terminal.note(note);
+    }
     Ok((session, inputs))
 }
 
