@@ -96,4 +96,9 @@ pub trait KernelLibrary: Send + Sync {
         operands: &[TensorType],
         outputs: &[TensorType],
     ) -> Option<KernelSpec>;
+
+    /// Whether it has kernels for groups of operators (`fused`) at all.
+    fn has_groups(&self) -> bool {
+        true
+    }
 }

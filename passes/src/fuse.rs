@@ -39,11 +39,15 @@ const MOST_OPERANDS: usize = 12;
 ///
 /// A value with several readers stays in memory. One that is read more often than it has elements,
 /// because its reader broadcasts it, is computed again only if that is cheap. Reshapes between two
-/// operators, which cost nothing alone, join with them.
+/// operators, which cost nothing alone, join with them. Nothing changes with a library that has no
+/// groups, the CPU's.
 ///
 /// # Errors
 /// None.
 pub fn fuse(graph: &mut Graph, cx: &mut PassContext) -> Result<Changed, PassError> {
+    if !cx.kernels.has_groups() {
+        return Ok(Changed::No);
+    }
     let mut replaced = Vec::new();
     for id in graph.order() {
         let mut consumer = id;

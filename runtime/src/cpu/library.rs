@@ -20,6 +20,10 @@ impl KernelLibrary for CpuLibrary {
     ) -> Option<KernelSpec> {
         select(op, operands, outputs).map(|selected| selected.spec)
     }
+
+    fn has_groups(&self) -> bool {
+        false
+    }
 }
 
 /// The kernel for an operator on these types. `None`: the operator runs as its composite meaning.
