@@ -184,6 +184,32 @@ template <class T> DEVICE void gather_two(const T (&pairs)[2][2], T (&columns)[4
     }
 }
 
+// Stores one row of 8-column blocks whose pairs of columns the 4 lanes of a quad hold, from `column`
+// on. All lanes of a warp call it.
+template <int BLOCKS, class Accumulator, class Epilogue>
+DEVICE void store_row_of_pairs(const Epilogue& epilogue, const Shape& shape, i64 batch, int row,
+                               int column, const Accumulator (&pairs)[BLOCKS][2]) {
+    static_assert(BLOCKS % 2 == 0, "blocks are gathered by four and by two");
+    const int t = int(threadIdx.x) & 3;
+#pragma unroll
+    for (int j = 0; j + 4 <= BLOCKS; j += 4) {
+        Accumulator four[4][2], columns[8];
+#pragma unroll
+        for (int p = 0; p < 8; ++p) four[p / 2][p % 2] = pairs[j + p / 2][p % 2];
+        gather_four(four, columns);
+        store_columns<8>(epilogue, shape, batch, row, column + (j + t) * 8, columns);
+    }
+    if constexpr (BLOCKS % 4 == 2) {
+        constexpr int j = BLOCKS - 2;
+        Accumulator two[2][2], columns[4];
+#pragma unroll
+        for (int p = 0; p < 4; ++p) two[p / 2][p % 2] = pairs[j + p / 2][p % 2];
+        gather_two(two, columns);
+        store_columns<4>(epilogue, shape, batch, row, column + (j + (t & 1)) * 8 + (t & 2) * 2,
+                         columns);
+    }
+}
+
 // The plain epilogue: rounds, and stores rows that lie `stride` apart. If ALIGNED elements is not
 // 1, then base and strides are multiples of it.
 template <class T, int ALIGNED, class Batch> struct StoreRows {

@@ -280,29 +280,14 @@ DEVICE void multiply_mma(const A& a, const B& b, const Epilogue& epilogue, const
             for (int i = 0; i < DOWN; ++i) {
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
-                    int row = first_row + i * 16 + half * 8;
+                    Accumulator pairs[ACROSS][2];
 #pragma unroll
-                    for (int j = 0; j + 4 <= ACROSS; j += 4) {
-                        Accumulator pairs[4][2], columns[8];
-#pragma unroll
-                        for (int p = 0; p < 8; ++p) {
-                            pairs[p / 2][p % 2] = sums[i][j + p / 2][half * 2 + p % 2];
-                        }
-                        gather_four(pairs, columns);
-                        int column = first_column + (j + (lane & 3)) * 8;
-                        store_columns<8>(epilogue, shape, place.batch, row, column, columns);
+                    for (int j = 0; j < ACROSS; ++j) {
+                        pairs[j][0] = sums[i][j][half * 2];
+                        pairs[j][1] = sums[i][j][half * 2 + 1];
                     }
-                    if constexpr (ACROSS % 4 == 2) {
-                        constexpr int j = ACROSS - 2;
-                        Accumulator pairs[2][2], columns[4];
-#pragma unroll
-                        for (int p = 0; p < 4; ++p) {
-                            pairs[p / 2][p % 2] = sums[i][j + p / 2][half * 2 + p % 2];
-                        }
-                        gather_two(pairs, columns);
-                        int column = first_column + (j + (lane & 1)) * 8 + (lane & 2) * 2;
-                        store_columns<4>(epilogue, shape, place.batch, row, column, columns);
-                    }
+                    store_row_of_pairs(epilogue, shape, place.batch, first_row + i * 16 + half * 8,
+                                       first_column, pairs);
                 }
             }
         } else {

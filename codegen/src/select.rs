@@ -303,7 +303,7 @@ fn takes_wgmma(problem: &Problem) -> bool {
 
 /// Shared memory of a block at most, in bytes (CUDA C++ Programming Guide, table of technical
 /// specifications per compute capability).
-fn shared_limit(capability: u32) -> u32 {
+pub(crate) fn shared_limit(capability: u32) -> u32 {
     match capability {
         80 | 87 => 163 << 10,
         86 | 89 | 120 | 121 => 99 << 10,

@@ -51,8 +51,14 @@ pub fn fuse(graph: &mut Graph, cx: &mut PassContext) -> Result<Changed, PassErro
     let mut replaced = Vec::new();
     for id in graph.order() {
         let mut consumer = id;
-        while let Some(joined) = join(graph, cx, consumer) {
-            replaced.push(consumer);
+        while let Some((joined, members)) = join(graph, cx, consumer) {
+            for member in members {
+                replaced.push(member);
+                let operands = graph.node(member).operands().iter();
+                replaced.extend(operands.map(|value| graph.value(*value).producer()));
+                // Until it is removed it must not count as a reader.
+                graph.set_operands(member, &[]);
+            }
             consumer = joined;
         }
     }
@@ -65,8 +71,9 @@ pub fn fuse(graph: &mut Graph, cx: &mut PassContext) -> Result<Changed, PassErro
     Ok(Changed::Yes)
 }
 
-/// Joins a node with one of those whose results it reads; the group's node, if there is one.
-fn join(graph: &mut Graph, cx: &PassContext, consumer: NodeId) -> Option<NodeId> {
+/// Joins a node with one of those whose results it reads; the group's node, if there is one, and the
+/// nodes that it replaces.
+fn join(graph: &mut Graph, cx: &PassContext, consumer: NodeId) -> Option<(NodeId, Vec<NodeId>)> {
     let node = graph.node(consumer);
     if !is_joinable(node.op()?) || node.outputs().len() != 1 {
         return None;
@@ -83,7 +90,7 @@ fn join(graph: &mut Graph, cx: &PassContext, consumer: NodeId) -> Option<NodeId>
         let Some(mut members) = producers(graph, consumer, *value) else { continue };
         members.push(consumer);
         if let Some(group) = group(graph, cx, &members) {
-            return Some(group);
+            return Some((group, members));
         }
     }
     None

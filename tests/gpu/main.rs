@@ -2,6 +2,7 @@
 //! driver. `cargo xtask gpu-stage` puts it in a folder with its cubins. Without a GPU its tests are
 //! reported as ignored, by name; with `MEMBAR_REQUIRE_GPU=1` a missing GPU is a failure.
 
+mod attention;
 mod cost;
 mod driver;
 mod session;
@@ -23,7 +24,7 @@ type Outcome = anyhow::Result<()>;
 type Test = fn(&Gpu) -> Outcome;
 
 /// The tests of each module.
-const TESTS: &[&[(&str, Test)]] = &[driver::TESTS, session::TESTS, cost::TESTS];
+const TESTS: &[&[(&str, Test)]] = &[driver::TESTS, session::TESTS, attention::TESTS, cost::TESTS];
 
 /// The suite's kernels, compiled for each target.
 const SOURCES: &[(&str, &str)] =

@@ -4,7 +4,7 @@
 use super::EmitError;
 use super::group::Group;
 use super::kernel::{Emitted, StepContext};
-use super::{loops, matmul, pointwise, rows, scatter, state};
+use super::{attention, loops, matmul, pointwise, rows, scatter, state};
 use membar_ir::kernel::{InPlace, KernelSpec};
 use membar_ir::ops::Op;
 use membar_ir::types::TensorType;
@@ -20,6 +20,8 @@ pub(crate) enum Family {
     Pointwise,
     /// Tiles of a matrix product.
     Matmul,
+    /// Tiles of queries that walk over all keys.
+    Attention,
     /// A function of the result's position that loops over what it combines.
     Loop,
     /// Groups of threads that share a row.
@@ -46,6 +48,7 @@ impl Family {
             Op::ScatterElements(_) | Op::ScatterNd(_) => Some(Family::Scatter),
             op if rows::is_row(op) => Some(Family::Rows),
             Op::Matmul(_) => Some(Family::Matmul),
+            Op::Attention(op) => attention::takes(op, operands).then_some(Family::Attention),
             op if loops::is_loop(op) => Some(Family::Loop),
             op if pointwise::is_pointwise(op, operands) => Some(Family::Pointwise),
             op => Family::of_group(&Group::of(op, operands)?),
@@ -58,12 +61,29 @@ impl Family {
             op if rows::is_anchor(op) => Some(Family::Rows),
             Op::Matmul(op) => {
                 let types = group.anchor_operands();
-                let has_views = (0..2).all(|operand| group.contiguous_view(operand).is_some());
                 let takes = matmul::takes(op, [types[0].dtype, types[1].dtype]);
-                (has_views && takes).then_some(Family::Matmul)
+                takes.then_some(Family::Matmul)
+            }
+            Op::Attention(op) => {
+                attention::takes(op, &group.anchor_operands()).then_some(Family::Attention)
             }
             _ => None,
         }
+        .filter(|family| family.has_views(group))
+    }
+
+    /// The first so many operands of the operator are read where they lie, whatever stands between
+    /// them and the step's operands.
+    fn viewed(self) -> usize {
+        match self {
+            Family::Matmul => 2,
+            Family::Attention => 3,
+            _ => 0,
+        }
+    }
+
+    fn has_views(self, group: &Group) -> bool {
+        (0..self.viewed()).all(|operand| group.contiguous_view(operand).is_some())
     }
 
     /// What passes must know of the kernel.
@@ -79,13 +99,13 @@ impl Family {
                 .filter(same_as_output)
                 .map(|(operand, _)| InPlace { operand: operand as u32, output: 0 })
                 .collect(),
-            (Family::Pointwise | Family::Matmul | Family::Loop | Family::Rows, _) => Vec::new(),
+            _ => Vec::new(),
         };
         let mut strided_operands: Vec<u32> = (0..operands.len() as u32).collect();
         let mut async_operands = Vec::new();
-        if self == Family::Matmul {
+        if self.viewed() > 0 {
             let group = Group::of(op, operands);
-            let places: Vec<usize> = (0..2)
+            let places: Vec<usize> = (0..self.viewed())
                 .filter_map(|operand| match &group {
                     Some(group) => {
                         let view = group.contiguous_view(operand)?;
@@ -96,7 +116,8 @@ impl Family {
                     None => Some(operand),
                 })
                 .collect();
-            if places.iter().all(|place| matmul::may_use_maps(operands[*place].dtype)) {
+            let maps = self == Family::Matmul;
+            if maps && places.iter().all(|place| matmul::may_use_maps(operands[*place].dtype)) {
                 async_operands = places.into_iter().map(|operand| operand as u32).collect();
                 async_operands.sort_unstable();
                 async_operands.dedup();
@@ -116,18 +137,14 @@ impl Family {
 
     /// The kernels of a step, one after another.
     pub fn emit(self, step: &StepContext<'_>) -> Result<Vec<Emitted>, EmitError> {
+        let group = || Group::of(step.op, &step.operand_types());
         match self {
             Family::Alias => state::alias(step),
             Family::Append => state::append(step),
             Family::Pointwise | Family::Loop => pointwise::emit(step),
-            Family::Matmul => {
-                let group = Group::of(step.op, &step.operand_types());
-                matmul::emit(step, group.as_ref())
-            }
-            Family::Rows => {
-                let group = Group::of(step.op, &step.operand_types());
-                rows::emit(step, group.as_ref())
-            }
+            Family::Matmul => matmul::emit(step, group().as_ref()),
+            Family::Attention => attention::emit(step, group().as_ref()),
+            Family::Rows => rows::emit(step, group().as_ref()),
             Family::Scatter => scatter::emit(step),
         }
     }

@@ -2,15 +2,13 @@
 //! shapes and places of the step's operands. Must never know an operator.
 
 use super::dims::{DimScope, storage_type};
+use super::headers::PRELUDE;
 use membar_ir::dim::{Dim, Ranges, Symbol};
 use membar_ir::graph::{Graph, NodeId, ValueId};
 use membar_ir::ops::Op;
 use membar_ir::program::{Argument, KernelId, Launch};
 use membar_ir::schedule::Layout;
 use membar_ir::types::TensorType;
-
-/// What every kernel begins with.
-pub(crate) const PRELUDE: &str = include_str!("../../cuda/prelude.cuh");
 
 /// An index type of 32 bits serves tensors of at most so many elements: a grid may step beyond the
 /// end without overflow.

@@ -1,9 +1,12 @@
 //! From a scheduled graph to a device program: a kernel's text and its launch for each step. Must
 //! never compile or run a kernel, nor order steps (the graph's orders do).
 
+mod attention;
 mod dims;
+mod factor;
 mod family;
 mod group;
+mod headers;
 mod index;
 mod inline;
 mod kernel;

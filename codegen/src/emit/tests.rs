@@ -49,13 +49,13 @@ fn compile_for(targets: &[&str], programs: &[DeviceProgram]) {
     let Some(nvrtc) = Nvrtc::for_test("kernels compile") else { return };
     let mut source = String::new();
     for kernel in programs.iter().flat_map(|program| &program.kernels) {
-        let body = kernel.source.strip_prefix(super::kernel::PRELUDE);
+        let body = kernel.source.strip_prefix(super::headers::PRELUDE);
         let body = body.unwrap_or_else(|| panic!("{} has no prelude", kernel.name));
         if !source.contains(&kernel.name) {
             source.push_str(&format!("namespace n_{} {{{body}}}\n", kernel.name));
         }
     }
-    let source = format!("{}{source}", super::kernel::PRELUDE);
+    let source = format!("{}{source}", super::headers::PRELUDE);
     for target in targets {
         if let Err(error) = nvrtc.compile("kernels.cu", &source, target) {
             panic!("{error}\n{source}");
@@ -354,6 +354,76 @@ fn every_kind_of_product_compiles() {
         newer.push(program);
         if name.starts_with("gemm_wgmma") || name.starts_with("gemm_mma") {
             older.push(program_for("a100", op, &operands));
+        }
+    }
+    compile_for(&["sm_90a"], &newer);
+    compile_for(&["sm_80"], &older);
+}
+
+type AttentionCase = (DType, [&'static [i64]; 3], &'static str, &'static [(DType, &'static [i64])]);
+
+/// Attentions for each tile and kind of mask: the type; shapes of Q, K and V, in which 0 stands for a
+/// symbol of up to 40; attributes; the mask and the lengths.
+const ATTENTIONS: &[AttentionCase] = &[
+    (
+        DType::F16,
+        [&[1, 12, 128, 32], &[1, 12, 128, 32], &[1, 12, 128, 32]],
+        "scale = 0.125, position = offset(0), mask = additive, lengths = false, empty_rows_zero = false, scores = none",
+        &[(DType::F16, &[1, 1, 1, 128])],
+    ),
+    (
+        DType::Bf16,
+        [&[0, 32, 4096, 128], &[0, 8, 4096, 128], &[0, 8, 4096, 128]],
+        "scale = 0.088, position = offset(0), after = 0, mask = none, lengths = false, empty_rows_zero = false, scores = none",
+        &[],
+    ),
+    (
+        DType::F16,
+        [&[2, 8, 1, 128], &[2, 2, 1000, 128], &[2, 2, 1000, 128]],
+        "scale = 0.088, position = lengths, before = 255, after = 0, mask = none, lengths = true, softcap = 50, empty_rows_zero = true, scores = none",
+        &[(DType::I64, &[2])],
+    ),
+    (
+        DType::F16,
+        [&[2, 6, 0, 40], &[2, 2, 0, 40], &[2, 2, 0, 24]],
+        "scale = -0.5, position = offset(0), mask = boolean, lengths = false, empty_rows_zero = false, scores = none",
+        &[(DType::Bool, &[2, 1, 0, 0])],
+    ),
+    (
+        DType::Bf16,
+        [&[3, 4, 70, 7], &[3, 4, 33, 7], &[3, 4, 33, 5]],
+        "scale = 1, position = offset(3), after = 2, mask = additive, lengths = false, empty_rows_zero = false, scores = none",
+        &[(DType::F32, &[4, 70, 33])],
+    ),
+    (
+        DType::Bf16,
+        [&[1, 16, 512, 256], &[1, 16, 512, 256], &[1, 16, 512, 192]],
+        "scale = 0.0625, position = offset(0), mask = none, lengths = false, empty_rows_zero = false, scores = none",
+        &[],
+    ),
+];
+
+#[test]
+fn every_kind_of_attention_compiles() {
+    let (mut newer, mut older) = (Vec::new(), Vec::new());
+    for (dtype, shapes, attributes, more) in ATTENTIONS {
+        let ty = |dtype: DType, shape: &[i64]| {
+            let dims = shape.iter();
+            let dims = dims.map(|d| if *d == 0 { Dim::symbol("N") } else { Dim::from(*d) });
+            TensorType::new(dtype, dims.collect::<Vec<_>>())
+        };
+        let mut operands: Vec<TensorType> = shapes.iter().map(|shape| ty(*dtype, shape)).collect();
+        operands.extend(more.iter().map(|(dtype, shape)| ty(*dtype, shape)));
+        let attributes = format!("{{{attributes}}}");
+        let op = match Op::parse("attention", &mut Cursor::new(&attributes)) {
+            Some(Ok(op)) => op,
+            other => panic!("{attributes}: {other:?}"),
+        };
+        for (topology, programs) in [("h200", &mut newer), ("a100", &mut older)] {
+            let program = program_for(topology, op.clone(), &operands);
+            let name = &program.kernels[0].name;
+            assert!(name.starts_with("attention_mma"), "{shapes:?}: {name}");
+            programs.push(program);
         }
     }
     compile_for(&["sm_90a"], &newer);

@@ -2,6 +2,7 @@
 //! running. Never a test itself.
 
 mod examples;
+mod groups;
 mod limits;
 mod order;
 mod random_graphs;

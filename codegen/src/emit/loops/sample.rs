@@ -2,6 +2,7 @@
 //! operands lie in memory.
 
 use crate::emit::EmitError;
+use crate::emit::headers::SAMPLE;
 use crate::emit::index::Index;
 use crate::emit::kernel::KernelBuilder;
 use crate::emit::pointwise::{Applied, Reads};
@@ -11,8 +12,6 @@ use membar_ir::element::Number;
 use membar_ir::ops::{
     CoordinateMode, GridMode, GridPadding, GridSample, NearestMode, Resize, ResizeMode,
 };
-
-const SAMPLE: &str = include_str!("../../../cuda/sample.cuh");
 
 fn double(value: f64) -> String {
     literal(Number::Float(value), DType::F64)

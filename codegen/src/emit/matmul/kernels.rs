@@ -1,27 +1,19 @@
 //! The text around the library's loops of a matrix product: sources, epilogue, shape, launch. Must
 //! never choose the kernel.
 
-use super::{Axis, Factor, Form, rounded};
+use super::{Axis, Form, rounded};
 use crate::emit::EmitError;
 use crate::emit::dims::{compute_type, storage_type};
+use crate::emit::factor::{Factor, alignment, copied, vector};
 use crate::emit::group::Anchor;
+use crate::emit::headers::{GEMM, GEMM_MMA, GEMM_SIMT, GEMM_VECTOR, GEMM_WGMMA, SM80, SM90};
 use crate::emit::index::Index;
 use crate::emit::kernel::{Emitted, Geometry, KernelBuilder, StepContext};
-use crate::select::{
-    self, Choice, Direction, MmaTile, Problem, Side, SimtTile, VectorTile, WgmmaTile,
-};
+use crate::select::{self, Choice, Direction, MmaTile, Problem, SimtTile, VectorTile, WgmmaTile};
 use membar_ir::dim::Dim;
 use membar_ir::dtype::DType;
 use membar_ir::ops::Matmul;
 use membar_ir::program::{Argument, TensorMap};
-
-const SM80: &str = include_str!("../../../cuda/arch/sm80.cuh");
-const SM90: &str = include_str!("../../../cuda/arch/sm90.cuh");
-const GEMM: &str = include_str!("../../../cuda/gemm.cuh");
-const GEMM_MMA: &str = include_str!("../../../cuda/gemm_mma.cuh");
-const GEMM_SIMT: &str = include_str!("../../../cuda/gemm_simt.cuh");
-const GEMM_VECTOR: &str = include_str!("../../../cuda/gemm_vector.cuh");
-const GEMM_WGMMA: &str = include_str!("../../../cuda/gemm_wgmma.cuh");
 
 /// A product whose kernel is chosen.
 pub(super) struct Product<'a> {
@@ -76,8 +68,8 @@ fn write_epilogue(
     let output = &kernel.step.outputs[0];
     let dtype = output.ty.dtype;
     let ty = storage_type(dtype);
-    let strides: Vec<&Dim> = form.batches.iter().map(|axis| &axis.c).collect();
-    let mut aligned = vector(dtype, super::alignment(output.place), &form.rows.c, &strides);
+    let strides: Vec<&Dim> = form.batches.iter().chain([&form.rows]).map(|axis| &axis.c).collect();
+    let mut aligned = vector(dtype, alignment(output.place), &strides);
     let (batch_type, batch) = offsets(kernel, &form.batches, |axis| &axis.c);
     let stride = kernel.dim(&form.rows.c);
     let y = kernel.output(0);
@@ -151,20 +143,6 @@ fn result_index(kernel: &mut KernelBuilder<'_>, product: &Product<'_>) -> Index 
     Index { shape, axes, linear: Some(linear) }
 }
 
-/// The most elements of which base and strides are multiples, up to 16 bytes.
-fn vector(dtype: DType, alignment: u64, stride: &Dim, batches: &[&Dim]) -> u64 {
-    let size = u64::from(dtype.bits() / 8);
-    let mut vector = 16 / size;
-    let divides = |vector: u64| {
-        alignment.is_multiple_of(vector * size)
-            && batches.iter().chain([&stride]).all(|stride| super::divides(stride, vector))
-    };
-    while vector > 1 && !divides(vector) {
-        vector /= 2;
-    }
-    vector
-}
-
 /// The type of the offsets of batches, and a value of it.
 fn offsets(
     kernel: &KernelBuilder<'_>,
@@ -231,11 +209,8 @@ fn family(product: &Product<'_>, kind: &str, size: String) -> String {
 
 fn write_mma(mut kernel: KernelBuilder<'_>, product: &Product<'_>, tile: &MmaTile) -> Emitted {
     let problem = product.problem;
-    // Copies have 4 bytes at least.
-    let narrow = |side: Side| side.vector * side.dtype.bits() < 32;
-    let most = |side: Side| if narrow(side) { 1 } else { 16 };
-    write_source(&mut kernel, product, true, most(problem.a));
-    write_source(&mut kernel, product, false, most(problem.b));
+    write_source(&mut kernel, product, true, copied(problem.a));
+    write_source(&mut kernel, product, false, copied(problem.b));
     let instruction = select::matrix_product(problem).unwrap_or("MmaF16");
     let MmaTile { rows, columns, warps: [down, across, parts], stages, .. } = *tile;
     let depth = tile.depth(product.a.dtype);

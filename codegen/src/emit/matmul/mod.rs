@@ -5,49 +5,17 @@ mod form;
 mod kernels;
 
 use super::dims::compute_type;
+use super::factor::{Factor, lie};
 use super::group::{Anchor, Group, row_major};
 use super::kernel::{Emitted, StepContext};
 use super::scalar::convert;
 use super::{EmitError, pointwise};
-use crate::select::{self, Problem, Side};
+use crate::select::{self, Problem};
 use form::{Axis, Form};
 use kernels::Product;
 use membar_ir::dim::Dim;
 use membar_ir::dtype::DType;
 use membar_ir::ops::{Matmul, Op};
-
-/// An operand of a product: `[…, M, K]` or `[…, K, N]`.
-#[derive(Clone, Debug)]
-pub(crate) struct Factor {
-    /// Its position among the step's operands.
-    pub operand: usize,
-    pub dtype: DType,
-    pub shape: Vec<Dim>,
-    /// Elements from one to the next in each dimension, in any order.
-    pub strides: Vec<Dim>,
-    /// Bytes that the first element's address is a multiple of.
-    pub alignment: u64,
-}
-
-impl Factor {
-    fn of(step: &StepContext<'_>, anchor: &Anchor<'_>, operand: usize) -> Option<Factor> {
-        let view = anchor.view(step, operand)?;
-        let tensor = &step.operands[view.operand];
-        Some(Factor {
-            operand: view.operand,
-            dtype: tensor.ty.dtype,
-            shape: view.shape,
-            strides: view.strides,
-            alignment: alignment(tensor.place),
-        })
-    }
-}
-
-/// Buffers begin at multiples of 256 bytes, and so do weights.
-fn alignment(place: Option<(u32, u64)>) -> u64 {
-    let offset = place.map_or(0, |(_, offset)| offset);
-    256 >> (8 - offset.trailing_zeros().min(8))
-}
 
 /// Whether a kernel may read operands of this type through tensor maps.
 pub(crate) fn may_use_maps(dtype: DType) -> bool {
@@ -142,27 +110,6 @@ fn problem(
     // Tiles are counted in 32 bits, and the least tile is 16 × 32, or a row of 16 columns.
     let tiles = problem.rows.div_ceil(16).saturating_mul(problem.columns.div_ceil(16));
     (tiles.saturating_mul(problem.batches) < GREATEST_EXTENT).then_some(problem)
-}
-
-/// The direction and width of the vectors in which an operand can be read.
-fn lie(factor: &Factor, (mn, mn_extent): (&Dim, &Dim), k: &Dim, batches: &[&Dim]) -> Side {
-    let dtype = factor.dtype;
-    let along_k = k.is(1) && (!mn.is(1) || mn_extent.is(1)) || !mn.is(1);
-    let (own, other) = if along_k { (k, mn) } else { (mn, k) };
-    let size = u64::from(dtype.bits() / 8);
-    let mut vector = if own.is(1) { 16 / size } else { 1 };
-    let divides = |vector: u64| {
-        factor.alignment.is_multiple_of(vector * size)
-            && batches.iter().chain([&other]).all(|stride| divides(stride, vector))
-    };
-    while vector > 1 && !divides(vector) {
-        vector /= 2;
-    }
-    Side { along_k, vector: vector as u32, dtype }
-}
-
-fn divides(dim: &Dim, divisor: u64) -> bool {
-    dim.is(0) || dim.exact_div(&Dim::from(divisor as i64)).is_some()
 }
 
 /// A sum as the product's element, in the compute type of the product's result. Within a group

@@ -3,6 +3,7 @@
 
 use super::RowKernel;
 use crate::emit::EmitError;
+use crate::emit::headers::ORDER;
 use crate::emit::index::Index;
 use crate::emit::kernel::Emitted;
 use membar_ir::dtype::{DType, DTypeClass};
@@ -16,8 +17,6 @@ fn order_key(dtype: DType, value: &str, nan: &str) -> String {
         DTypeClass::Unsigned | DTypeClass::Bool => format!("u64({value})"),
     }
 }
-
-const ORDER: &str = include_str!("../../../cuda/order.cuh");
 
 pub(super) fn arg_reduce(op: &ArgReduce, mut rows: RowKernel<'_>) -> Result<Emitted, EmitError> {
     let dtype = rows.dtype();
