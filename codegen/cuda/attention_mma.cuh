@@ -1,17 +1,9 @@
-// Attention of one launch by `mma.sync`: scores, softmax and the average of the values, block of keys by
-// block of keys, so that no score is ever in memory. It stands behind the prelude, arch/sm80.cuh,
-// gemm.cuh and gemm_mma.cuh; it must never know where masks come from or what an epilogue does.
+// Attention by `mma.sync`, for any shape and layout. It stands behind the prelude, arch/sm80.cuh,
+// gemm.cuh, gemm_mma.cuh and attention.cuh; it must never know where masks come from or what an
+// epilogue does.
 //
 // A "batch" is a head of keys in an element of the batch. Its rows are the queries of all heads that
-// read it, head by head: row r is query r % queries of head r / queries. The softmax is the online
-// one: Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018); the walk over
-// blocks of keys is that of Dao, "FlashAttention-2" (2023).
-
-struct AttentionShape {
-    i64 batches;
-    // Rows, columns of the result, queries of a head, keys.
-    int m, n, queries, keys;
-};
+// read it, head by head: row r is query r % queries of head r / queries.
 
 // Q of several heads that share keys: a `Matrix` along k whose rows lie head by head.
 template <class T, int VECTOR_, class Batch> struct GroupedMatrix {
@@ -41,52 +33,6 @@ template <class T, int VECTOR_, class Batch> struct GroupedMatrix {
         int left = extent_k - k;
         return line.valid == 0 || left <= 0 ? 0 : left < VECTOR ? left : VECTOR;
     }
-};
-
-// How many keys of a batch exist, and where its first query stands among them.
-struct Positions {
-    int keys;
-    i64 first;
-};
-
-// Which keys a query sees by its position.
-template <bool HAS_BEFORE, bool HAS_AFTER> struct Window {
-    i64 before, after;
-
-    static DEVICE int limit(i64 key, int keys) { return key <= 0 ? 0 : key >= keys ? keys : int(key); }
-
-    DEVICE int begin(const Positions& positions, int query) const {
-        return HAS_BEFORE ? limit(positions.first + query - before, positions.keys) : 0;
-    }
-    DEVICE int end(const Positions& positions, int query) const {
-        return HAS_AFTER ? limit(positions.first + query + after + 1, positions.keys)
-                         : positions.keys;
-    }
-};
-
-// What masks a key beside its position.
-enum MaskForm {
-    MASK_NONE,
-    // `mask(batch, 0, key)` is added to the scores of all rows.
-    MASK_BY_KEY,
-    // `mask(batch, row, key)` is added.
-    MASK_BY_ELEMENT
-};
-
-// Scores become weights: `scale`, then `cap * tanh(score / cap)` if CAPPED, then the mask. Without
-// either and with a scale above zero, scores are scaled as part of the exponent (LATE).
-// `positions(batch)` gives a batch's `Positions`. Unless EMPTY_IS_ZERO, a row without a visible key
-// averages all values.
-template <MaskForm FORM_, bool CAPPED_, bool LATE_, bool EMPTY_IS_ZERO_, class Window_, class Mask,
-          class PositionsOf>
-struct AttentionRule {
-    static constexpr MaskForm FORM = FORM_;
-    static constexpr bool CAPPED = CAPPED_, LATE = LATE_, EMPTY_IS_ZERO = EMPTY_IS_ZERO_;
-    static_assert(!LATE || (!CAPPED && FORM == MASK_NONE), "nothing comes behind the scale");
-    f32 scale, cap;
-    Window_ window;
-    Mask mask;
-    PositionsOf positions;
 };
 
 // WARPS warps with ROW_TILES * 16 rows each; PARTS of these share rows and divide keys: each takes
@@ -150,40 +96,10 @@ DEVICE void fill_panel(const S& source, int first, int depth, unsigned char* sta
     }
 }
 
-DEVICE f32 minus_infinity() { return __int_as_float(0xff800000); }
-
-// 2^x; far below zero it is 0.
-DEVICE f32 power_of_two(f32 x) {
-    f32 y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// tanh from the exponential function, exact to some units in the last place.
-DEVICE f32 bounded(f32 x) {
-    f32 e = power_of_two(-2.8853900817779268f * fabsf(x));
-    return copysignf((1.0f - e) / (1.0f + e), x);
-}
-
-DEVICE u32 pack_pair(f16, f32 low, f32 high) {
-    u32 d;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
-    return d;
-}
-
-DEVICE u32 pack_pair(bf16, f32 low, f32 high) {
-    u32 d;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
-    return d;
-}
-
-// What a warp knows of its rows: results not divided by `weight` yet, `highest` scores so far, and
-// `weight`, a lane's part of the sum of weights. Of tile i a lane holds rows lane / 4 (half 0) and
-// lane / 4 + 8 (half 1).
+// What a warp knows of its rows, results not divided by the weights yet.
 template <class Tile> struct AttentionState {
     f32 sums[Tile::ROW_TILES][Tile::VALUE_WIDTH / 8][4];
-    f32 highest[Tile::ROW_TILES][2], weight[Tile::ROW_TILES][2];
-    int begin[Tile::ROW_TILES][2], end[Tile::ROW_TILES][2];
+    SoftRows rows[Tile::ROW_TILES];
 
     DEVICE void clear() {
 #pragma unroll
@@ -193,11 +109,7 @@ template <class Tile> struct AttentionState {
 #pragma unroll
                 for (int r = 0; r < 4; ++r) sums[i][j][r] = 0.0f;
             }
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                highest[i][half] = minus_infinity();
-                weight[i][half] = 0.0f;
-            }
+            rows[i].clear();
         }
     }
 
@@ -211,12 +123,12 @@ template <class Tile> struct AttentionState {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 f32 other = more[32 * at++], weights = more[32 * at++];
-                f32 both = fmaxf(highest[i][half], other);
+                f32 both = fmaxf(rows[i].highest[half], other);
                 f32 from = both == minus_infinity() ? 0.0f : both;
-                mine[half] = power_of_two((highest[i][half] - from) * 1.4426950408889634f);
+                mine[half] = power_of_two((rows[i].highest[half] - from) * 1.4426950408889634f);
                 theirs[half] = power_of_two((other - from) * 1.4426950408889634f);
-                weight[i][half] = weight[i][half] * mine[half] + weights * theirs[half];
-                highest[i][half] = both;
+                rows[i].weight[half] = rows[i].weight[half] * mine[half] + weights * theirs[half];
+                rows[i].highest[half] = both;
             }
 #pragma unroll
             for (int j = 0; j < Tile::VALUE_WIDTH / 8; ++j) {
@@ -235,8 +147,8 @@ template <class Tile> struct AttentionState {
         for (int i = 0; i < Tile::ROW_TILES; ++i) {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                to[32 * at++] = highest[i][half];
-                to[32 * at++] = weight[i][half];
+                to[32 * at++] = rows[i].highest[half];
+                to[32 * at++] = rows[i].weight[half];
             }
 #pragma unroll
             for (int j = 0; j < Tile::VALUE_WIDTH / 8; ++j) {
@@ -257,18 +169,13 @@ DEVICE void attend_stage(AttentionState<Tile>& state, const Rule& rule, const Ma
     typedef typename Layout::KeyPanel KeyPanel;
     typedef typename Layout::ValuePanel ValuePanel;
     constexpr int ACROSS = Tile::KEYS / 8, TILES = Tile::ROW_TILES;
-    constexpr bool LATE = Rule::LATE;
-    const int lane = int(threadIdx.x) & 31;
     const int warp_row = (int(threadIdx.x) >> 5) % Tile::WARPS * 16 * TILES;
 
-    f32 scores[TILES][ACROSS][4];
+    f32 scores[TILES][ACROSS * 4];
 #pragma unroll
     for (int i = 0; i < TILES; ++i) {
 #pragma unroll
-        for (int j = 0; j < ACROSS; ++j) {
-#pragma unroll
-            for (int r = 0; r < 4; ++r) scores[i][j][r] = 0.0f;
-        }
+        for (int j = 0; j < ACROSS * 4; ++j) scores[i][j] = 0.0f;
     }
 #pragma unroll
     for (int k = 0; k < Tile::WIDTH; k += 16) {
@@ -288,62 +195,21 @@ DEVICE void attend_stage(AttentionState<Tile>& state, const Rule& rule, const Ma
             KeyPanel::template fragment<false>(keys, in_stage + j * 16, k, of_k);
 #pragma unroll
             for (int i = 0; i < TILES; ++i) {
-                Product::multiply(scores[i][2 * j], of_q[i], of_k[0], of_k[1]);
-                Product::multiply(scores[i][2 * j + 1], of_q[i], of_k[2], of_k[3]);
+                Product::multiply(four_of(scores[i], 2 * j), of_q[i], of_k[0], of_k[1]);
+                Product::multiply(four_of(scores[i], 2 * j + 1), of_q[i], of_k[2], of_k[3]);
             }
         }
     }
 
-    const f32 unit = LATE ? rule.scale * 1.4426950408889634f : 1.4426950408889634f;
 #pragma unroll
     for (int i = 0; i < TILES; ++i) {
+        f32 old[2];
+        auto own = [&](int half, int key) { return mask(i, half, key); };
+        soften<Rule>(state.rows[i], rule, own, first, whole, scores[i], old);
 #pragma unroll
-        for (int j = 0; j < ACROSS; ++j) {
+        for (int j = 0; j < Tile::VALUE_WIDTH / 8; ++j) {
 #pragma unroll
-            for (int r = 0; r < 4; ++r) {
-                int key = first + j * 8 + (lane & 3) * 2 + r % 2;
-                f32 score = scores[i][j][r];
-                if constexpr (!LATE) score *= rule.scale;
-                if constexpr (Rule::CAPPED) score = rule.cap * bounded(score / rule.cap);
-                if constexpr (Rule::FORM != MASK_NONE) score += mask(i, r / 2, key);
-                if (!whole) {
-                    bool visible = key >= state.begin[i][r / 2] && key < state.end[i][r / 2];
-                    score = visible ? score : minus_infinity();
-                }
-                scores[i][j][r] = score;
-            }
-        }
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            f32 highest = state.highest[i][half];
-#pragma unroll
-            for (int j = 0; j < ACROSS; ++j) {
-                highest = fmaxf(highest, fmaxf(scores[i][j][half * 2], scores[i][j][half * 2 + 1]));
-            }
-            highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 1));
-            highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 2));
-            // A row that sees nothing yet has no highest score, but its weights must not be NaN.
-            f32 from = highest == minus_infinity() ? 0.0f : highest;
-            f32 old = power_of_two((state.highest[i][half] - from) * unit);
-            state.highest[i][half] = highest;
-            f32 sum = 0.0f;
-#pragma unroll
-            for (int j = 0; j < ACROSS; ++j) {
-#pragma unroll
-                for (int r = 0; r < 2; ++r) {
-                    f32& score = scores[i][j][half * 2 + r];
-                    // A difference first where masks may be as low as the lowest float.
-                    score = LATE ? power_of_two(score * unit - from * unit)
-                                 : power_of_two((score - from) * unit);
-                    sum += score;
-                }
-            }
-            state.weight[i][half] = state.weight[i][half] * old + sum;
-#pragma unroll
-            for (int j = 0; j < Tile::VALUE_WIDTH / 8; ++j) {
-                state.sums[i][j][half * 2] *= old;
-                state.sums[i][j][half * 2 + 1] *= old;
-            }
+            for (int r = 0; r < 4; ++r) state.sums[i][j][r] *= old[r / 2];
         }
     }
 
@@ -354,8 +220,8 @@ DEVICE void attend_stage(AttentionState<Tile>& state, const Rule& rule, const Ma
         for (int i = 0; i < TILES; ++i) {
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
-                const f32(&pair)[4] = scores[i][k / 8 + r / 2];
-                of_p[i][r] = pack_pair(typename Product::A{}, pair[r % 2 * 2], pair[r % 2 * 2 + 1]);
+                int at = k / 2 + r * 2;
+                of_p[i][r] = pack_pair(typename Product::A{}, scores[i][at], scores[i][at + 1]);
             }
         }
 #pragma unroll
@@ -420,12 +286,12 @@ DEVICE void attend_mma(const Q& all_queries, const K& all_keys, const V& all_val
             for (int half = 0; half < 2; ++half) {
                 int row = first_row + warp_row + i * 16 + half * 8 + (lane >> 2);
                 int query = row % shape.queries;
-                state.begin[i][half] = row < shape.m ? rule.window.begin(positions, query) : 0;
-                state.end[i][half] = row < shape.m ? rule.window.end(positions, query) : 0;
+                state.rows[i].begin[half] = row < shape.m ? rule.window.begin(positions, query) : 0;
+                state.rows[i].end[half] = row < shape.m ? rule.window.end(positions, query) : 0;
                 if (row >= shape.m) continue;
-                all_from = max(all_from, state.begin[i][half]);
-                all_to = min(all_to, state.end[i][half]);
-                any_to = max(any_to, state.end[i][half]);
+                all_from = max(all_from, state.rows[i].begin[half]);
+                all_to = min(all_to, state.rows[i].end[half]);
+                any_to = max(any_to, state.rows[i].end[half]);
             }
         }
         // Rows beyond the last compute what nothing reads.
@@ -491,23 +357,8 @@ DEVICE void attend_mma(const Q& all_queries, const K& all_keys, const V& all_val
         // A tile without keys has still asked for its queries, where others write from here on.
         copy_async_wait<0>();
 
-        if constexpr (Rule::LATE) {
-            // From here on scores are scaled.
 #pragma unroll
-            for (int i = 0; i < TILES; ++i) {
-#pragma unroll
-                for (int half = 0; half < 2; ++half) state.highest[i][half] *= rule.scale;
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < TILES; ++i) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                f32& weight = state.weight[i][half];
-                weight += __shfl_xor_sync(0xffffffffu, weight, 1);
-                weight += __shfl_xor_sync(0xffffffffu, weight, 2);
-            }
-        }
+        for (int i = 0; i < TILES; ++i) state.rows[i].finish(Rule::LATE ? rule.scale : 1.0f);
         if constexpr (Tile::PARTS > 1) {
             f32* parts = reinterpret_cast<f32*>(shared);
             __syncthreads();
@@ -527,7 +378,7 @@ DEVICE void attend_mma(const Q& all_queries, const K& all_keys, const V& all_val
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     int row = first_row + warp_row + i * 16 + half * 8 + (lane >> 2);
-                    empty |= part == 0 && row < shape.m && state.weight[i][half] == 0.0f;
+                    empty |= part == 0 && row < shape.m && state.rows[i].weight[half] == 0.0f;
                 }
             }
             if (__syncthreads_or(empty)) {
@@ -546,8 +397,8 @@ DEVICE void attend_mma(const Q& all_queries, const K& all_keys, const V& all_val
                 for (int i = 0; i < TILES; ++i) {
 #pragma unroll
                     for (int half = 0; half < 2; ++half) {
-                        if (state.weight[i][half] != 0.0f) continue;
-                        state.weight[i][half] = 1.0f;
+                        if (state.rows[i].weight[half] != 0.0f) continue;
+                        state.rows[i].weight[half] = 1.0f;
 #pragma unroll
                         for (int j = 0; j < BLOCKS; ++j) {
 #pragma unroll
@@ -567,7 +418,7 @@ DEVICE void attend_mma(const Q& all_queries, const K& all_keys, const V& all_val
         for (int i = 0; i < TILES; ++i) {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                f32 weight = state.weight[i][half];
+                f32 weight = state.rows[i].weight[half];
                 f32 share = weight == 0.0f ? 0.0f : 1.0f / weight;
                 f32 pairs[BLOCKS][2];
 #pragma unroll

@@ -12,7 +12,8 @@ use membar::{CompileOptions, DType, DeviceChoice, Gpu as Machine, Tensor};
 use std::collections::BTreeMap;
 
 pub const TESTS: &[(&str, Test)] = &[
-    ("attention_agrees_with_the_interpreter", random_attentions),
+    ("attention_agrees_with_the_interpreter", |_| random_attentions(random_case)),
+    ("long_attention_agrees_with_the_interpreter", |_| random_attentions(long_case)),
     ("attention_serves_a_range_of_lengths", a_range_of_lengths),
 ];
 
@@ -93,6 +94,34 @@ fn random_case(random: &mut Random) -> Case {
     Case { op, operands, interleaved: random.unit() < 0.4 }
 }
 
+/// A case with as many queries and such heads as kernels that load by tensor maps want.
+fn long_case(random: &mut Random) -> Case {
+    let dtype = pick(random, &[DType::F16, DType::Bf16]);
+    let (batch, key_heads) = (pick(random, &[1, 2]), pick(random, &[1, 2, 3]));
+    let heads = key_heads * pick(random, &[1, 1, 2, 4]);
+    let queries = pick(random, &[128, 129, 200, 256, 300]);
+    let keys = pick(random, &[queries, queries, 5, 77, 257, 400]);
+    let (width, value_width) = (pick(random, &[64, 128]), pick(random, &[64, 128]));
+    let offset = pick(random, &[0, 0, 3, -9, keys as i64 - queries as i64]);
+    let op = Attention {
+        scale: pick(random, &[0.125, 0.125, 1.0, 0.0, -0.3]).into(),
+        position: Position::Offset(Dim::from(offset)),
+        before: pick(random, &[None, None, Some(0), Some(31), Some(150)]),
+        after: pick(random, &[None, Some(0), Some(0), Some(7)]),
+        mask: MaskKind::None,
+        lengths: false,
+        softcap: pick(random, &[None, None, Some(5.0)]).map(Into::into),
+        empty_rows_zero: pick(random, &[true, true, false]),
+        scores: Scores::None,
+    };
+    let operands = vec![
+        random.floats(dtype, &[batch, heads, queries, width], -2.0, 2.0),
+        random.floats(dtype, &[batch, key_heads, keys, width], -2.0, 2.0),
+        random.floats(dtype, &[batch, key_heads, keys, value_width], -2.0, 2.0),
+    ];
+    Case { op, operands, interleaved: random.unit() < 0.4 }
+}
+
 impl Case {
     fn add(&self, graph: &mut Graph, index: usize) -> anyhow::Result<()> {
         let mut values = Vec::new();
@@ -165,10 +194,10 @@ fn options() -> anyhow::Result<CompileOptions> {
     Ok(CompileOptions { target: Machine::get(0)?.target(), ..CompileOptions::default() })
 }
 
-fn random_attentions(_: &Gpu) -> Outcome {
+fn random_attentions(draw: fn(&mut Random) -> Case) -> Outcome {
     for seed in 0..3 {
         let mut random = Random::new(100 + seed);
-        let cases: Vec<Case> = (0..CASES).map(|_| random_case(&mut random)).collect();
+        let cases: Vec<Case> = (0..CASES).map(|_| draw(&mut random)).collect();
         let mut graph = Graph::new("attentions");
         let mut inputs = BTreeMap::new();
         for (index, case) in cases.iter().enumerate() {

@@ -116,8 +116,7 @@ impl Family {
                     None => Some(operand),
                 })
                 .collect();
-            let maps = self == Family::Matmul;
-            if maps && places.iter().all(|place| matmul::may_use_maps(operands[*place].dtype)) {
+            if places.iter().all(|place| matmul::may_use_maps(operands[*place].dtype)) {
                 async_operands = places.into_iter().map(|operand| operand as u32).collect();
                 async_operands.sort_unstable();
                 async_operands.dedup();

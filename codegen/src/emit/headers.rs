@@ -9,7 +9,9 @@ macro_rules! headers {
 headers! {
     SM80 = "arch/sm80.cuh",
     SM90 = "arch/sm90.cuh",
+    ATTENTION = "attention.cuh",
     ATTENTION_MMA = "attention_mma.cuh",
+    ATTENTION_WGMMA = "attention_wgmma.cuh",
     GEMM = "gemm.cuh",
     GEMM_MMA = "gemm_mma.cuh",
     GEMM_SIMT = "gemm_simt.cuh",

@@ -14,6 +14,10 @@ use membar_ir::types::TensorType;
 /// end without overflow.
 const NARROW_ELEMENTS: u64 = 1 << 30;
 
+/// Extents that tiled kernels take are below this: positions are 32-bit numbers, and tiles may end
+/// beyond the extent.
+pub(crate) const GREATEST_EXTENT: u64 = (1 << 31) - 1024;
+
 /// A step that is to become kernels.
 pub(crate) struct StepContext<'a> {
     pub op: &'a Op,
@@ -102,6 +106,11 @@ impl<'a> StepContext<'a> {
     /// The greatest value of a dimension; `None` if it has no bound.
     pub fn greatest(&self, dim: &Dim) -> Option<u64> {
         dim.bounds(self.ranges).hi.map(|hi| u64::try_from(hi).unwrap_or(0))
+    }
+
+    /// The same, if it is an extent that tiled kernels take.
+    pub fn extent(&self, dim: &Dim) -> Option<u64> {
+        self.greatest(dim).filter(|extent| *extent < GREATEST_EXTENT)
     }
 
     /// The greatest number of elements of a product of dimensions.
@@ -208,6 +217,13 @@ impl<'a> KernelBuilder<'a> {
         self.parameter("Faults* faults", Argument::Faults);
         self.parameter("u32 step", Argument::U32(self.step.position));
         "faults"
+    }
+
+    /// Declares `shared`, the dynamic shared memory at a multiple of `alignment`, of which the launch
+    /// gives `expected` bytes and the kernel needs `found`.
+    pub fn shared(&mut self, alignment: u32, found: &str, expected: u32) {
+        self.line(format!("static_assert({found} == {expected}, \"what the launch gives\");"));
+        self.line(format!("extern __shared__ __align__({alignment}) unsigned char shared[];"));
     }
 
     /// Says that the lines hold the wait for the steps before.

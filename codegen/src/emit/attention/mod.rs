@@ -7,15 +7,15 @@ use super::EmitError;
 use super::dims::{compute_type, storage_type};
 use super::factor::{Factor, alignment, lie, vector};
 use super::group::{Anchor, Group};
-use super::headers::{ATTENTION_MMA, GEMM, GEMM_MMA, SM80};
+use super::headers::{ATTENTION, ATTENTION_MMA, ATTENTION_WGMMA, GEMM, GEMM_MMA, SM80, SM90};
 use super::index::Index;
 use super::kernel::{Emitted, Geometry, KernelBuilder, StepContext};
-use crate::select::Side;
 use membar_ir::dim::Dim;
 use membar_ir::dtype::DType;
 use membar_ir::ops::{Attention, MaskKind, Op, Position, Scores};
+use membar_ir::program::{Argument, TensorMap};
 use membar_ir::types::TensorType;
-use tile::{GREATEST_WIDTH, Problem, Tile};
+use tile::{Choice, GREATEST_WIDTH, Problem, Tile, WgmmaTile};
 
 /// Whether there is a kernel for an attention on these types; the others run as what they are made
 /// of.
@@ -49,14 +49,18 @@ struct Parts<'a> {
     q: Factor,
     k: Factor,
     v: Factor,
-    /// Elements of the batch, heads of keys, heads of queries to each, queries, keys.
+    /// Elements of the batch.
     batch: Dim,
-    key_heads: Dim,
+    /// Heads that a batch of the kernel's is one of: those of keys, or of queries.
+    heads: Dim,
+    /// Heads of queries whose rows a batch of the kernel's has.
     group: Dim,
+    /// Batches of the kernel's that share a head of keys.
+    sharing: Dim,
     queries: Dim,
     keys: Dim,
     problem: Problem,
-    tile: Tile,
+    choice: Choice,
 }
 
 impl<'a> Parts<'a> {
@@ -76,13 +80,15 @@ impl<'a> Parts<'a> {
         };
         let mut queries_side = side(&q, 2, 3);
         if !group.is(1) && !queries_side.along_k {
-            queries_side = Side { along_k: true, vector: 1, ..queries_side };
+            queries_side.along_k = true;
+            queries_side.vector = 1;
         }
         let width = |factor: &Factor| factor.shape[3].as_constant().and_then(|w| w.try_into().ok());
         let problem = Problem {
             batches: step.greatest_product(&[q.shape[0].clone(), k.shape[1].clone()]),
-            rows: limited(step, &rows)?,
-            keys: limited(step, &keys)?,
+            rows: step.extent(&rows)?,
+            keys: step.extent(&keys)?,
+            mapped_queries: mapped_queries(step, op, [&q, &k, &v]),
             widths: [width(&q)?, width(&v)?],
             queries: Problem::side(queries_side),
             key_side: Problem::side(side(&k, 2, 3)),
@@ -94,15 +100,30 @@ impl<'a> Parts<'a> {
         if problem.batches.saturating_mul(problem.rows.div_ceil(16)) >= 1 << 31 {
             return None;
         }
+        let choice = tile::choose(&problem);
+        // Tensor maps have no dimension for several heads.
+        let (heads, group, sharing) = match choice {
+            Choice::Mma(_) => (k.shape[1].clone(), group, Dim::ONE),
+            Choice::Wgmma(_) => (q.shape[1].clone(), Dim::ONE, group),
+        };
+        let problem = match choice {
+            Choice::Mma(_) => problem,
+            Choice::Wgmma(_) => Problem {
+                batches: step.greatest_product(&[q.shape[0].clone(), heads.clone()]),
+                rows: step.extent(&queries)?,
+                ..problem
+            },
+        };
         Some(Parts {
             op,
             anchor,
             batch: q.shape[0].clone(),
-            key_heads: k.shape[1].clone(),
+            heads,
             group,
+            sharing,
             queries,
             keys,
-            tile: tile::choose(&problem),
+            choice,
             problem,
             q,
             k,
@@ -112,13 +133,15 @@ impl<'a> Parts<'a> {
 
     fn write(&self, step: &StepContext<'_>) -> Result<Emitted, EmitError> {
         let mut kernel = KernelBuilder::new(step);
-        for header in [SM80, GEMM, GEMM_MMA, ATTENTION_MMA] {
-            kernel.header(header);
+        kernel.header(SM80);
+        if matches!(self.choice, Choice::Wgmma(_)) {
+            kernel.header(SM90);
         }
-        self.write_sources(&mut kernel);
+        kernel.header(GEMM);
+        kernel.header(ATTENTION);
         self.write_rule(&mut kernel)?;
         self.write_epilogue(&mut kernel)?;
-        let batches = kernel.product(&[self.batch.clone(), self.key_heads.clone()]);
+        let batches = kernel.product(&[self.batch.clone(), self.heads.clone()]);
         let rows = kernel.product(&[self.group.clone(), self.queries.clone()]);
         let [columns, queries, keys] =
             [&self.v.shape[3], &self.queries, &self.keys].map(|dim| kernel.dim(dim));
@@ -126,35 +149,65 @@ impl<'a> Parts<'a> {
             "const AttentionShape shape = {{i64({batches}), int({rows}), int({columns}), \
              int({queries}), int({keys})}};"
         ));
-        let (tile, [width, value_width]) = (self.tile, self.problem.padded());
+        match self.choice {
+            Choice::Mma(tile) => Ok(self.write_mma(kernel, &tile)),
+            Choice::Wgmma(tile) => self.write_wgmma(kernel, &tile),
+        }
+    }
+
+    fn write_mma(&self, mut kernel: KernelBuilder<'_>, tile: &Tile) -> Emitted {
+        kernel.header(GEMM_MMA);
+        kernel.header(ATTENTION_MMA);
+        self.write_sources(&mut kernel);
+        let [width, value_width] = self.problem.padded();
         let product = if self.q.dtype == DType::F16 { "MmaF16" } else { "MmaBf16" };
-        let Tile { row_tiles, warps, parts, keys } = tile;
+        let Tile { row_tiles, warps, parts, keys } = *tile;
         kernel.line(format!(
             "typedef AttentionTile<{product}, {width}, {value_width}, {row_tiles}, {warps}, \
              {parts}, {keys}> Tile;"
         ));
         let shared_bytes = tile.shared_bytes(&self.problem);
-        kernel.line(format!(
-            "static_assert(AttentionLayout<Tile, Q, K, V>::SHARED_BYTES == {shared_bytes}, \
-             \"what the launch gives\");"
-        ));
-        kernel.line("extern __shared__ __align__(16) unsigned char shared[];");
+        kernel.shared(16, "AttentionLayout<Tile, Q, K, V>::SHARED_BYTES", shared_bytes);
         kernel.line("attend_mma<Tile>(queries, keys, values, rule, epilogue, shape, shared);");
         let blocks = self.problem.rows.div_ceil(tile.rows().into()) * self.problem.batches;
         // Of a range of sizes the grid is for the greatest: blocks loop over tiles.
-        let is_fixed = [&self.batch, &self.key_heads, &self.queries]
-            .iter()
-            .all(|dim| dim.as_constant().is_some());
+        let is_fixed =
+            [&self.batch, &self.heads, &self.queries].iter().all(|dim| dim.as_constant().is_some());
         let resident = self.problem.units * u64::from((512 / tile.threads()).max(1));
         let blocks = if is_fixed { blocks.min(1 << 20) } else { blocks.min(resident) };
-        let name = format!(
-            "attention_mma_{}_{}x{}x{width}",
-            self.q.dtype,
-            tile.rows(),
-            tile.keys * tile.parts
-        );
+        let size = format!("{}x{}x{width}", tile.rows(), tile.keys * tile.parts);
         let geometry =
             Geometry { blocks: blocks.max(1) as u32, threads: tile.threads(), shared_bytes };
+        kernel.finish(&format!("attention_mma_{}_{size}", self.q.dtype), geometry)
+    }
+
+    fn write_wgmma(
+        &self,
+        mut kernel: KernelBuilder<'_>,
+        tile: &WgmmaTile,
+    ) -> Result<Emitted, EmitError> {
+        kernel.header(ATTENTION_WGMMA);
+        kernel.waits_itself();
+        for (name, factor) in [("q", &self.q), ("k", &self.k), ("v", &self.v)] {
+            let map = tensor_map(kernel.step, factor)
+                .ok_or_else(|| EmitError::NoKernel { operator: kernel.step.op.to_string() })?;
+            let declaration = format!("const __grid_constant__ TensorMap map_{name}");
+            kernel.parameter(&declaration, Argument::TensorMap(map));
+        }
+        let [width, value_width] = tile.widths;
+        let ty = storage_type(self.q.dtype);
+        kernel.line(format!("typedef AttentionWgmmaTile<{ty}, {width}, {value_width}> Tile;"));
+        let shared_bytes = tile.shared_bytes();
+        kernel.shared(1024, "Tile::SHARED_BYTES", shared_bytes);
+        let (heads, group) = (kernel.dim(&self.heads), kernel.dim(&self.sharing));
+        kernel.line(format!(
+            "attend_wgmma<Tile>(map_q, map_k, map_v, rule, epilogue, shape, int({heads}), \
+             int({group}), shared);"
+        ));
+        let tiles = self.problem.rows.div_ceil(WgmmaTile::ROWS.into()) * self.problem.batches;
+        let blocks = tiles.min(self.problem.units).max(1) as u32;
+        let geometry = Geometry { blocks, threads: WgmmaTile::THREADS, shared_bytes };
+        let name = format!("attention_wgmma_{}_{}x{width}", self.q.dtype, WgmmaTile::ROWS);
         Ok(kernel.finish(&name, geometry))
     }
 
@@ -177,7 +230,7 @@ impl<'a> Parts<'a> {
             let group = if is_query { &self.group } else { &Dim::ONE };
             let rows = group.clone() * factor.shape[mn].clone();
             let [rows, depth] = [&rows, &factor.shape[along]].map(|dim| number(kernel, "int", dim));
-            let batch = [&self.batch, &self.key_heads].map(|dim| number(kernel, "i64", dim));
+            let batch = [&self.batch, &self.heads].map(|dim| number(kernel, "i64", dim));
             let between = [factor.strides[0].clone(), factor.strides[1].clone() * group.clone()];
             let between = between.map(|dim| number(kernel, "i64", &dim));
             let batches = format!("{{{{{}}}, {{{}}}}}", batch.join(", "), between.join(", "));
@@ -209,7 +262,7 @@ impl<'a> Parts<'a> {
         kernel.open("auto positions = [&](i64 batch) -> Positions");
         let all = kernel.dim(&self.keys);
         let length = if op.lengths {
-            let heads = kernel.dim(&self.key_heads);
+            let heads = kernel.dim(&self.heads);
             let element = kernel.bind("idx", "b", format!("idx(batch) / {heads}"));
             let index = Index::at(&types[types.len() - 1].shape, vec![element]);
             let length = self.anchor.read(kernel, types.len() - 1, &index)?;
@@ -308,7 +361,7 @@ impl<'a> Parts<'a> {
 
     /// The position of `batch`, `row` and the last coordinate in a shape `[B, Hq, S, …]`.
     fn position(&self, kernel: &mut KernelBuilder<'_>, shape: Vec<Dim>, last: &str) -> Index {
-        let of_batch = [self.batch.clone(), self.key_heads.clone()];
+        let of_batch = [self.batch.clone(), self.heads.clone()];
         let of_row = [self.group.clone(), self.queries.clone()];
         let batch = Index::unravel(kernel, "idx(batch)", &of_batch).axes;
         let row = Index::unravel(kernel, "idx(row)", &of_row).axes;
@@ -323,8 +376,57 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The greatest value of an extent, if it is one that kernels take: positions are 32-bit numbers,
-/// and tiles may end beyond the extent.
-fn limited(step: &StepContext<'_>, dim: &Dim) -> Option<u64> {
-    step.greatest(dim).filter(|extent| *extent < (1 << 31) - 1024)
+/// The greatest number of queries of a head, if `attention_wgmma.cuh` computes what the operator
+/// says: it has no masks but by position, and no mean of values for a query that sees none.
+fn mapped_queries(step: &StepContext<'_>, op: &Attention, [q, k, v]: [&Factor; 3]) -> Option<u64> {
+    if op.mask != MaskKind::None || op.lengths {
+        return None;
+    }
+    if !op.empty_rows_zero && !sees_a_key(op, &q.shape[2], &k.shape[2]) {
+        return None;
+    }
+    // Rows behind the last key must be beyond the map, where zeros are read.
+    k.shape[2].as_constant()?;
+    for factor in [q, k, v] {
+        tensor_map(step, factor)?;
+    }
+    step.extent(&q.shape[2])
+}
+
+/// Whether the window of every query has a key in it.
+fn sees_a_key(op: &Attention, queries: &Dim, keys: &Dim) -> bool {
+    let (Some(queries), Some(keys)) = (queries.as_constant(), keys.as_constant()) else {
+        return false;
+    };
+    let Position::Offset(offset) = &op.position else { return false };
+    let windowed = op.before.is_some() || op.after.is_some();
+    let Some(offset) = offset.as_constant().or((!windowed).then_some(0)) else { return false };
+    let last = offset.saturating_add(queries - 1);
+    keys > 0
+        && op.after.is_none_or(|after| offset.saturating_add(after) >= 0)
+        && op.before.is_none_or(|before| last.saturating_sub(before) < keys)
+}
+
+/// The map of an operand `[B, H, S, D]` for boxes of 64 elements of 128 rows.
+fn tensor_map(step: &StepContext<'_>, factor: &Factor) -> Option<TensorMap> {
+    const SIZE: u64 = 2;
+    if factor.dtype.bits() != 16 || factor.alignment < 16 || !factor.strides[3].is(1) {
+        return None;
+    }
+    let extent = |axis: usize| {
+        step.greatest(&factor.shape[axis]).filter(|extent| *extent > 0 && *extent < 1 << 31)
+    };
+    let bytes = |axis: usize| {
+        let stride = u64::try_from(factor.strides[axis].as_constant()?).ok()?;
+        let bytes = stride.checked_mul(SIZE)?;
+        (bytes.is_multiple_of(16) && bytes > 0 && bytes < 1 << 40).then_some(bytes)
+    };
+    Some(TensorMap {
+        base: Box::new(Argument::Operand(factor.operand as u32)),
+        dtype: factor.dtype,
+        extents: vec![extent(3)?, extent(2)?, extent(1)?, extent(0)?],
+        strides: vec![bytes(2)?, bytes(1)?, bytes(0)?],
+        box_extents: vec![64, WgmmaTile::ROWS, 1, 1],
+        swizzle: 128,
+    })
 }

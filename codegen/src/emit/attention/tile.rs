@@ -15,6 +15,9 @@ pub(super) struct Problem {
     /// Queries of all heads that read a head of keys.
     pub rows: u64,
     pub keys: u64,
+    /// Queries of a head, if all operands can be read through tensor maps and every query sees a
+    /// key.
+    pub mapped_queries: Option<u64>,
     /// Head size of queries and keys, and that of values.
     pub widths: [u64; 2],
     pub queries: Side,
@@ -24,6 +27,38 @@ pub(super) struct Problem {
     pub units: u64,
     /// Compute capability times ten: 90.
     pub capability: u32,
+}
+
+/// A kernel for an attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    Wgmma(WgmmaTile),
+    Mma(Tile),
+}
+
+/// The tile of `wgmma`; see `AttentionWgmmaTile` in `attention_wgmma.cuh`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WgmmaTile {
+    /// Head size of queries and keys, and that of values.
+    pub widths: [u32; 2],
+}
+
+impl WgmmaTile {
+    /// Queries of a tile, keys of a stage, and rows of the boxes of all tensor maps.
+    pub const ROWS: u32 = 128;
+    /// Threads of a block.
+    pub const THREADS: u32 = 384;
+
+    /// Whether there is a tile for head sizes.
+    pub fn takes(widths: [u64; 2]) -> bool {
+        widths.iter().all(|width| matches!(width, 64 | 128))
+    }
+
+    /// Dynamic shared memory in bytes, as `AttentionWgmmaTile` has it (each kernel asserts that).
+    pub fn shared_bytes(&self) -> u32 {
+        let [width, value_width] = self.widths;
+        Self::ROWS * 2 * (width + 2 * (width + value_width)) + 16 + 2 * 32
+    }
 }
 
 /// A tile; see `AttentionTile` in `attention_mma.cuh`.
@@ -90,9 +125,24 @@ const TILES: [Tile; 5] = [
     Tile { row_tiles: 1, warps: 1, parts: 2, keys: 32 },
 ];
 
+/// The kernel for a problem.
+pub(super) fn choose(problem: &Problem) -> Choice {
+    match problem.mapped_queries {
+        // Fewer queries would leave rows of the tiles empty.
+        Some(queries)
+            if queries >= u64::from(WgmmaTile::ROWS)
+                && problem.capability == 90
+                && WgmmaTile::takes(problem.widths) =>
+        {
+            Choice::Wgmma(WgmmaTile { widths: problem.padded() })
+        }
+        _ => Choice::Mma(choose_mma(problem)),
+    }
+}
+
 /// The tile for a problem: the first with a block for every multiprocessor, else the one with the
 /// most blocks; fewer keys a stage where shared memory is short.
-pub(super) fn choose(problem: &Problem) -> Tile {
+fn choose_mma(problem: &Problem) -> Tile {
     let [width, value_width] = problem.padded();
     let takes = |tile: &&Tile| {
         // Results of two groups of rows fill the registers.
@@ -128,6 +178,7 @@ mod tests {
             batches,
             rows,
             keys,
+            mapped_queries: None,
             widths: [width, width],
             queries: side,
             key_side: side,
@@ -139,10 +190,10 @@ mod tests {
 
     #[test]
     fn long_prompts_have_high_tiles_and_single_queries_have_parts() {
-        assert_eq!(choose(&problem(8, 4 * 4096, 4096, 128)).rows(), 128);
-        assert_eq!(choose(&problem(8, 4, 4096, 128)).rows(), 16);
-        assert_eq!(choose(&problem(12, 128, 128, 32)).rows(), 16);
-        assert!(choose(&problem(8, 4, 4096, 128)).parts > 1);
+        assert_eq!(choose_mma(&problem(8, 4 * 4096, 4096, 128)).rows(), 128);
+        assert_eq!(choose_mma(&problem(8, 4, 4096, 128)).rows(), 16);
+        assert_eq!(choose_mma(&problem(12, 128, 128, 32)).rows(), 16);
+        assert!(choose_mma(&problem(8, 4, 4096, 128)).parts > 1);
     }
 
     #[test]
@@ -152,7 +203,7 @@ mod tests {
                 for (batches, rows) in [(1, 1), (8, 4), (12, 128), (96, 512), (8, 16384)] {
                     let mut problem = problem(batches, rows, 8192, width);
                     problem.capability = capability;
-                    let tile = choose(&problem);
+                    let tile = choose_mma(&problem);
                     let bytes = tile.shared_bytes(&problem);
                     assert!(bytes <= shared_limit(capability), "{tile:?} {problem:?}: {bytes}");
                 }

@@ -191,11 +191,6 @@ fn write_source(kernel: &mut KernelBuilder<'_>, product: &Product<'_>, is_a: boo
     ));
 }
 
-fn shared(kernel: &mut KernelBuilder<'_>, alignment: u32, found: &str, expected: u32) {
-    kernel.line(format!("static_assert({found} == {expected}, \"what the launch gives\");"));
-    kernel.line(format!("extern __shared__ __align__({alignment}) unsigned char shared[];"));
-}
-
 /// Blocks for so many tiles: no more than fit a device at once, since blocks loop over tiles.
 fn blocks(product: &Product<'_>, rows: u32, columns: u32, resident: u64) -> u32 {
     let problem = product.problem;
@@ -218,7 +213,7 @@ fn write_mma(mut kernel: KernelBuilder<'_>, product: &Product<'_>, tile: &MmaTil
         "typedef MmaTile<{instruction}, {rows}, {columns}, {depth}, {down}, {across}, {parts}, {stages}> Tile;"
     ));
     let shared_bytes = tile.shared_bytes(problem.a, problem.b);
-    shared(&mut kernel, 16, "MmaLayout<Tile, A, B>::SHARED_BYTES", shared_bytes);
+    kernel.shared(16, "MmaLayout<Tile, A, B>::SHARED_BYTES", shared_bytes);
     kernel.line("multiply_mma<Tile>(source_a, source_b, epilogue, shape, shared);");
     // 64 KiB registers of 4 bytes, of which a thread has about 110; tiles of 128 × 128 have 170.
     let threads = tile.threads();
@@ -238,7 +233,7 @@ fn write_simt(mut kernel: KernelBuilder<'_>, product: &Product<'_>, tile: &SimtT
         sum.name()
     ));
     let shared_bytes = tile.shared_bytes(sum);
-    shared(&mut kernel, 16, "Tile::SHARED_BYTES", shared_bytes);
+    kernel.shared(16, "Tile::SHARED_BYTES", shared_bytes);
     kernel.line("multiply_simt<Tile>(source_a, source_b, epilogue, shape, shared);");
     let resident = if rows * columns >= 128 * 128 { 1 } else { 2 };
     let geometry = Geometry {
@@ -274,7 +269,7 @@ fn write_vector(
     };
     kernel.line(format!("typedef {policy} Tile;"));
     let shared_bytes = tile.shared_bytes(problem.b.vector, problem.sum);
-    shared(&mut kernel, 16, shared_name, shared_bytes);
+    kernel.shared(16, shared_name, shared_bytes);
     kernel.line(format!("{function}<Tile>(source_a, source_b, epilogue, shape, shared);"));
     let columns = tile.columns(problem.b.vector);
     let geometry = Geometry { blocks: blocks(product, 8, columns, 8), threads, shared_bytes };
@@ -305,7 +300,7 @@ fn write_wgmma(mut kernel: KernelBuilder<'_>, product: &Product<'_>, tile: &Wgmm
         !problem.a.along_k, !problem.b.along_k
     ));
     let shared_bytes = tile.shared_bytes();
-    shared(&mut kernel, 1024, "Tile::SHARED_BYTES", shared_bytes);
+    kernel.shared(1024, "Tile::SHARED_BYTES", shared_bytes);
     kernel
         .line("multiply_wgmma<Tile>(map_a, map_b, batches_a, batches_b, epilogue, shape, shared);");
     let geometry = Geometry {

@@ -7,7 +7,7 @@ mod kernels;
 use super::dims::compute_type;
 use super::factor::{Factor, lie};
 use super::group::{Anchor, Group, row_major};
-use super::kernel::{Emitted, StepContext};
+use super::kernel::{Emitted, GREATEST_EXTENT, StepContext};
 use super::scalar::convert;
 use super::{EmitError, pointwise};
 use crate::select::{self, Problem};
@@ -79,9 +79,6 @@ fn sum_type(op: &Matmul, operand: DType) -> DType {
     }
 }
 
-/// Extents that kernels take: positions are 32-bit numbers, and tiles may end beyond the extent.
-const GREATEST_EXTENT: u64 = (1 << 31) - 1024;
-
 fn problem(
     step: &StepContext<'_>,
     form: &Form,
@@ -89,7 +86,7 @@ fn problem(
     b: &Factor,
     sum: DType,
 ) -> Option<Problem> {
-    let extent = |dim: &Dim| step.greatest(dim).filter(|extent| *extent < GREATEST_EXTENT);
+    let extent = |dim: &Dim| step.extent(dim);
     let batches: Vec<Dim> = form.batches.iter().map(|axis| axis.extent.clone()).collect();
     let side = |factor: &Factor, mn: (&Dim, &Dim), k: &Dim, batch: fn(&Axis) -> &Dim| {
         let batches: Vec<&Dim> = form.batches.iter().map(batch).collect();
