@@ -7,7 +7,9 @@ use membar_codegen::{CompileKernelsError, CudaLibrary, EmitError, KernelOptions}
 use membar_ir::dim::{Range, Symbol};
 use membar_ir::graph::{Graph, Stage};
 use membar_ir::kernel::KernelLibrary;
-use membar_ir::pass::{Changed, Pass, PassContext, PassError, PassOptions, Precision, StateOption};
+use membar_ir::pass::{
+    Changed, Pass, PassContext, PassError, PassOptions, Precision, Rewriting, StateOption,
+};
 use membar_ir::topology::{DeviceKind, Topology};
 use membar_ir::verify::{Depth, VerifyErrors, verify};
 use membar_runtime::bundle::{BundleError, PassEntry, TargetSource};
@@ -144,6 +146,9 @@ pub struct PassReport {
     pub nodes_after: usize,
     /// What it found worth telling.
     pub notes: Vec<String>,
+    /// What `rewrite` found, rule by rule and place by place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rewriting: Option<Rewriting>,
 }
 
 /// Why a graph does not compile.
@@ -412,6 +417,7 @@ fn run(
         nodes_before,
         nodes_after: graph.node_count(),
         notes: std::mem::take(&mut cx.notes),
+        rewriting: cx.rewriting.take(),
     })
 }
 

@@ -32,6 +32,7 @@ pub(crate) fn generate(
         nodes_before: graph.node_count(),
         nodes_after: graph.node_count(),
         notes: vec![note],
+        rewriting: None,
     };
     let begin = Instant::now();
     let program = emit(graph, library)?;

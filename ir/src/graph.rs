@@ -490,6 +490,11 @@ impl Graph {
         users
     }
 
+    /// The places where a value is read, in no order; graph outputs are not among them.
+    pub fn uses(&self, id: ValueId) -> impl Iterator<Item = Use> + '_ {
+        self.value(id).uses.iter().copied()
+    }
+
     /// The only node that reads a value, once or more; `None` if nobody does, or several do. Takes no
     /// longer for a value with many readers.
     pub fn only_reader(&self, id: ValueId) -> Option<NodeId> {

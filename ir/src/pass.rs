@@ -4,6 +4,7 @@ use crate::dim::{Range, Symbol};
 use crate::graph::{Graph, Stage};
 use crate::kernel::KernelLibrary;
 use crate::topology::{DeviceKind, Topology};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -55,6 +56,8 @@ pub struct PassContext {
     /// What passes found worth telling a curious user, in words; the driver takes them away after
     /// each pass.
     pub notes: Vec<String>,
+    /// What `rewrite` did; the driver takes it away with the notes.
+    pub rewriting: Option<Rewriting>,
 }
 
 impl PassContext {
@@ -64,8 +67,55 @@ impl PassContext {
         topology: Arc<Topology>,
         kernels: Arc<dyn KernelLibrary>,
     ) -> PassContext {
-        PassContext { options, topology, kernels, notes: Vec::new() }
+        PassContext { options, topology, kernels, notes: Vec::new(), rewriting: None }
     }
+}
+
+/// What `rewrite` did to a graph.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Rewriting {
+    /// How many regions were looked at.
+    pub regions: usize,
+    /// How many of them were different, and so were rewritten one by one.
+    pub distinct: usize,
+    /// Every rule, in the order in which they are tried.
+    pub rules: Vec<RuleStatistics>,
+    /// Every operator that was put in the place of others, in execution order.
+    pub places: Vec<Rewritten>,
+}
+
+/// What one rule did, over all different regions.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RuleStatistics {
+    /// The rule.
+    pub name: &'static str,
+    /// What it says.
+    pub summary: &'static str,
+    /// Up to what its sides are equal: `exact` or `reassociated`.
+    pub rounding: &'static str,
+    /// How often its left side was found; one that stays is found in every round.
+    pub matches: u64,
+    /// How often it made two values equal.
+    pub unions: u64,
+    /// How long it searched and built, in milliseconds.
+    pub ms: f64,
+}
+
+/// An operator that was put in the place of others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Rewritten {
+    /// Its mnemonic.
+    pub op: &'static str,
+    /// The node in whose place it stands, as messages call it.
+    pub node: String,
+    /// The rules that led to it, in the order in which they were applied.
+    pub rules: Vec<&'static str>,
+    /// The nodes that it stands for, as messages call them.
+    pub sources: Vec<String>,
+    /// What these cost by the model of costs, in microseconds.
+    pub before_us: f64,
+    /// What it costs.
+    pub after_us: f64,
 }
 
 /// Settings that passes read.

@@ -13,6 +13,7 @@ mod insert_copies;
 mod lower_states;
 mod place;
 mod plan_memory;
+mod rewrite;
 mod schedule;
 mod simplify;
 mod size;
@@ -30,6 +31,7 @@ pub use insert_copies::insert_copies;
 pub use lower_states::lower_states;
 pub use place::place;
 pub use plan_memory::plan_memory;
+pub use rewrite::rewrite;
 pub use schedule::schedule;
 pub use simplify::simplify;
 pub use specialise::specialise;
@@ -80,6 +82,13 @@ pub const PASSES: &[Pass] = &[
         before: Stage::Tensor,
         after: Stage::Tensor,
         run: convert_precision,
+    },
+    Pass {
+        name: "rewrite",
+        summary: "Finds fused operators in their parts",
+        before: Stage::Tensor,
+        after: Stage::Tensor,
+        run: rewrite,
     },
     Pass {
         name: "decompose",

@@ -91,6 +91,11 @@ fn convert_precision() {
 }
 
 #[test]
+fn rewrite() {
+    check("rewrite", source!("rewrite/mod"), PassOptions::default(), TestLibrary::default());
+}
+
+#[test]
 fn decompose() {
     let library = TestLibrary { missing: &["softmax"], ..TestLibrary::default() };
     check("decompose", source!("decompose"), PassOptions::default(), library);

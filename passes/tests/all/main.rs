@@ -6,4 +6,5 @@ mod groups;
 mod limits;
 mod order;
 mod random_graphs;
+mod rewriting;
 mod support;
