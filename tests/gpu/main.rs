@@ -5,7 +5,10 @@
 mod attention;
 mod cost;
 mod driver;
+mod models;
 mod session;
+#[path = "../support/mod.rs"]
+mod support;
 
 use anyhow::Context as _;
 use libtest_mimic::{Arguments as TestArguments, Failed, Trial};
@@ -24,7 +27,8 @@ type Outcome = anyhow::Result<()>;
 type Test = fn(&Gpu) -> Outcome;
 
 /// The tests of each module.
-const TESTS: &[&[(&str, Test)]] = &[driver::TESTS, session::TESTS, attention::TESTS, cost::TESTS];
+const TESTS: &[&[(&str, Test)]] =
+    &[driver::TESTS, session::TESTS, attention::TESTS, models::TESTS, cost::TESTS];
 
 /// The suite's kernels, compiled for each target.
 const SOURCES: &[(&str, &str)] =
@@ -64,7 +68,7 @@ fn run() -> ExitCode {
             .with_ignored_flag(absent.is_some() && !required)
         })
         .collect();
-    for (name, test) in session::ON_THE_CPU {
+    for (name, test) in session::ON_THE_CPU.iter().chain(models::ON_THE_CPU) {
         let failed = |error: anyhow::Error| Failed::from(format!("{error:#}"));
         trials.push(Trial::test(format!("cpu::{name}"), move || test().map_err(failed)));
     }

@@ -28,7 +28,7 @@ pub const TESTS: &[(&str, Test)] = &[
 ];
 
 /// A test's name and body.
-type Case = (&'static str, fn() -> Outcome);
+pub type Case = (&'static str, fn() -> Outcome);
 
 /// What needs no GPU.
 pub const ON_THE_CPU: &[Case] = &[("hand_made_graphs_are_valid", graphs_are_valid)];

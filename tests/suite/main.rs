@@ -9,6 +9,7 @@ mod bundles;
 mod executor;
 mod fixture;
 mod kernels;
+mod launches;
 mod laws;
 mod order;
 mod pipeline;

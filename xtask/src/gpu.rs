@@ -94,7 +94,9 @@ fn pack_data(folder: &Path) -> Result<()> {
             .arg(folder.join("data.tar.gz"))
             .arg("-C")
             .arg(&root)
-            .args([fixtures.join("models"), fixtures.join("trained")])
+            .args(
+                ["models", "trained", "graphs/minilm-l6-op20.onnx"].map(|part| fixtures.join(part)),
+            )
             .arg(inside(repository::node_tests())?),
     )
 }

@@ -45,6 +45,8 @@ pub(crate) struct CudaExecutor {
     functions: Vec<Function>,
     launches: Vec<Launch>,
     form: Form,
+    /// How many CUDA graphs were instantiated so far.
+    instantiations: usize,
     /// What somebody should know of this session.
     notes: Vec<String>,
     places: Places,
@@ -116,6 +118,7 @@ impl CudaExecutor {
             program,
             functions,
             launches,
+            instantiations: usize::from(matches!(form, Form::Graph(_))),
             form,
             notes,
             places,
@@ -148,6 +151,11 @@ impl CudaExecutor {
     /// How many kernels a run launches.
     pub fn launch_count(&self) -> usize {
         self.launches.len()
+    }
+
+    /// How many CUDA graphs were instantiated so far.
+    pub fn instantiations(&self) -> usize {
+        self.instantiations
     }
 
     /// The edges of the CUDA graph, as the driver has them; `None` without a graph.
@@ -267,7 +275,10 @@ impl CudaExecutor {
         self.form = Form::Stream;
         let context = self.channel.stream().context().clone();
         match instantiate(&context, &self.launches, &edges, &self.channel) {
-            Ok(executable) => self.form = Form::Graph(executable),
+            Ok(executable) => {
+                self.form = Form::Graph(executable);
+                self.instantiations += 1;
+            }
             Err(error @ CudaError::Lost { .. }) => return Err(error.into()),
             Err(error) => self.notes.push(no_graph(&error)),
         }

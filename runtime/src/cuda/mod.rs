@@ -27,6 +27,7 @@ pub use executor::CudaOptions;
 pub use graph::{Edge, EdgeKind, ExecutableGraph, GraphBuilder, GraphNode};
 pub use memory::DeviceMemory;
 pub use module::{Arguments, Function, Launch, Module};
+pub use plan::edges as planned_edges;
 pub use record::HostRecord;
 pub use stream::{Event, Stream};
 pub use weights::Progress;

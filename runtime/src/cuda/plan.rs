@@ -24,7 +24,7 @@ struct Steps {
 /// # Errors
 /// The program's steps are not nodes of the schedule, an order leads backwards, or nobody has asked
 /// which orders the graph needs.
-pub(super) fn edges(graph: &Graph, program: &DeviceProgram) -> Result<Vec<Edge>, ExecutorError> {
+pub fn edges(graph: &Graph, program: &DeviceProgram) -> Result<Vec<Edge>, ExecutorError> {
     let steps = Steps::new(graph, program)?;
     let mut edges: BTreeMap<(GraphNode, GraphNode), EdgeKind> = BTreeMap::new();
     let mut add = |before: u32, after: u32, kind: EdgeKind| {

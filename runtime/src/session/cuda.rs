@@ -71,6 +71,12 @@ impl CudaSession<'_> {
         self.executor.launch_count()
     }
 
+    /// How many CUDA graphs the session has instantiated so far: one at its start, none for other
+    /// extents, and one for each that had to be made anew.
+    pub fn instantiations(&self) -> usize {
+        self.executor.instantiations()
+    }
+
     /// Size of the weights on the device in bytes.
     pub fn weight_bytes(&self) -> usize {
         self.executor.weight_bytes()
