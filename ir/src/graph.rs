@@ -109,6 +109,8 @@ pub struct Node {
     /// When it was created, or when the node in whose place it stands was. Handles do not tell:
     /// those of removed nodes are given out again.
     sequence: u64,
+    /// When it was created: among nodes in the place of one, the first comes first.
+    created: u64,
 }
 
 impl Node {
@@ -323,6 +325,7 @@ impl Graph {
             places: vec![0; operands.len()],
             outputs: Vec::new(),
             sequence: self.created,
+            created: self.created,
         }));
         self.created += 1;
         for (index, value) in operands.iter().enumerate() {
@@ -582,11 +585,14 @@ impl Graph {
         for node in self.nodes.node_indices() {
             waiting[node.index()] = self.nodes[node].operands.len() as u32;
         }
-        let key = |node: NodeIndex<u32>| Reverse((self.nodes[node].sequence, node));
-        let mut ready: BinaryHeap<Reverse<(u64, NodeIndex<u32>)>> =
+        let key = |node: NodeIndex<u32>| {
+            let found = &self.nodes[node];
+            Reverse((found.sequence, found.created, node))
+        };
+        let mut ready: BinaryHeap<Reverse<(u64, u64, NodeIndex<u32>)>> =
             self.nodes.node_indices().filter(|n| waiting[n.index()] == 0).map(key).collect();
         let mut order = Vec::with_capacity(self.nodes.node_count());
-        while let Some(Reverse((_, node))) = ready.pop() {
+        while let Some(Reverse((.., node))) = ready.pop() {
             order.push(NodeId(node));
             let outputs = self.nodes[node].outputs.iter();
             for user in outputs.flat_map(|value| &self.value(*value).uses) {

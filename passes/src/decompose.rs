@@ -1,6 +1,7 @@
 //! `decompose`: replaces operators without a kernel by what they are made of; never an operator
 //! that has a kernel.
 
+use crate::common_subexpressions;
 use crate::dead_code::remove_replaced;
 use membar_ir::graph::{Graph, NodeId};
 use membar_ir::op::Meaning;
@@ -31,6 +32,8 @@ const DEPTH: u32 = 16;
 ///   return %y
 /// }
 /// ```
+///
+/// Definitions share what is equal in them: what several attentions make of one mask, say.
 ///
 /// # Errors
 /// Operators that have no kernel and are not made of others, all of them, with their types.
@@ -88,6 +91,9 @@ pub fn decompose(graph: &mut Graph, cx: &mut PassContext) -> Result<Changed, Pas
     }
     let changed = !replaced.is_empty();
     remove_replaced(graph, replaced);
+    if changed {
+        common_subexpressions(graph, cx)?;
+    }
     Ok(changed.into())
 }
 

@@ -107,6 +107,9 @@ pub struct CompileArguments {
     /// Where compiled kernels are kept; default: membar in the user's cache folder.
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
+    /// Write what was found in its parts, place by place, by which rules and why it is cheaper.
+    #[arg(long, value_name = "FILE")]
+    pub explain: Option<PathBuf>,
     /// Print the graph after this pass. May repeat.
     #[arg(long, value_name = "PASS")]
     pub print_after: Vec<String>,

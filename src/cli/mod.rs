@@ -7,6 +7,7 @@ pub mod check;
 pub mod compile;
 mod dot;
 mod execution;
+mod explain;
 pub mod inspect;
 mod report;
 pub mod run;
@@ -209,6 +210,12 @@ pub fn compile_graph(
         }
         if arguments.print_after.iter().any(|name| name == report.name) && printed.is_ok() {
             printed = terminal.data(&graph.to_string());
+        }
+        if let (Some(path), Some(rewriting)) = (&arguments.explain, &report.rewriting)
+            && printed.is_ok()
+        {
+            printed = std::fs::write(path, explain::text(rewriting))
+                .with_context(|| format!("cannot write `{}`", path.display()));
         }
     };
     let compiled =

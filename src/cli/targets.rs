@@ -64,7 +64,7 @@ fn usable_gpu(choice: DeviceChoice, terminal: &Terminal) -> Option<Gpu> {
 }
 
 /// Compiles for each target. Dumps of the first go to the folders that were named, those of the
-/// others to folders below.
+/// others to folders below; only the first is printed and explained.
 pub fn compile_each(
     graph: Graph,
     targets: &[Target],
@@ -81,6 +81,7 @@ pub fn compile_each(
             options.dump_ir = options.dump_ir.map(below);
             options.emit_cuda = options.emit_cuda.map(below);
             arguments.print_after.clear();
+            arguments.explain = None;
             // A machine that was described for the GPU alone has no CPU.
             let has = |t: &mut std::sync::Arc<membar::ir::topology::Topology>| {
                 t.first_of(DeviceKind::Cpu).is_some()

@@ -82,3 +82,27 @@ fn bad_topologies_are_refused() {
     std::fs::create_dir(place.path("folder.toml")).unwrap();
     refused("folder.toml", &["folder.toml"]);
 }
+
+#[test]
+fn explanations_say_what_was_found_and_by_which_rule() {
+    let place = Place::new();
+    let graph = "ir 1 stage tensor
+graph @g(
+  %x: f32[8]
+) {
+  %a = sigmoid %x : f32[8] from \"gate\"
+  %y = mul %a, %x : f32[8] from \"silu\"
+  return %y
+}
+";
+    place.file("g.ir", graph);
+    let compile = ["compile", "g.ir", "--stop-after", "rewrite", "--explain"];
+    let outcome = place.membar(&[&compile[..], &["out/why.txt"]].concat());
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let text = std::fs::read_to_string(place.path("out/why.txt")).unwrap();
+    for expected in ["swish in the place of `silu`", "by swish", "from `gate`, `silu`"] {
+        assert!(text.contains(expected), "{text}");
+    }
+    std::fs::remove_file(place.path("out/why.txt")).unwrap();
+    place.refused(1, &[&compile[..], &["absent/why.txt"]].concat(), &["absent/why.txt"]);
+}

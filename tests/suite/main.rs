@@ -15,5 +15,6 @@ mod order;
 mod pipeline;
 mod ptx;
 mod random_graphs;
+mod rewriting;
 mod snapshots;
 mod states;

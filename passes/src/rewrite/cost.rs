@@ -17,7 +17,7 @@ use std::collections::HashMap;
 const TYPICAL: i64 = 128;
 
 /// What an operator costs that moves nothing: enough that one fewer is better, and no more.
-const NOTHING: f64 = 1e-6;
+const NOTHING: f64 = 1e-3;
 
 /// How deep definitions may nest; see `decompose`.
 const DEPTH: u32 = 16;

@@ -2,6 +2,7 @@
 
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use membar_ir::attribute::Float;
+use membar_ir::dim::Ranges;
 use membar_ir::dtype::DType;
 use membar_ir::ops::{Op, Scalar};
 use membar_ir::types::TensorType;
@@ -128,6 +129,8 @@ pub(super) struct Leaf {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Knowledge {
     pub leaves: Vec<Leaf>,
+    /// Ranges of the symbols in types and attributes.
+    pub symbols: Arc<Ranges>,
 }
 
 impl Analysis<ENode> for Knowledge {

@@ -61,6 +61,7 @@ pub fn rewrite(graph: &mut Graph, cx: &mut PassContext) -> Result<Changed, PassE
     let relevant = |op: &Op| rules.iter().any(|rule| (rule.witness)(op));
     let regions = regions(graph, &relevant);
     let mut plans: HashMap<Shape, Option<Arc<Plan>>> = HashMap::new();
+    let symbols = Arc::new(graph.symbols.clone());
     let costs = Costs::new(graph, cx);
     let mut replacements = Replacements::default();
     let (mut faults, mut places) = (Vec::new(), Vec::new());
@@ -69,7 +70,7 @@ pub fn rewrite(graph: &mut Graph, cx: &mut PassContext) -> Result<Changed, PassE
         let plan = match plans.get(&region.shape) {
             Some(plan) => plan.clone(),
             None => {
-                let found = match saturate(&region.shape, &rules, &mut statistics) {
+                let found = match saturate(&region.shape, &symbols, &rules, &mut statistics) {
                     Ok(found) => found,
                     Err(fault) => {
                         faults.push(fault);

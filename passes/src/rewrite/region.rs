@@ -4,10 +4,11 @@
 use super::language::Leaf;
 use membar_ir::attribute::Float;
 use membar_ir::graph::{Graph, NodeId, NodeKind, ValueId};
-use membar_ir::ops::Op;
+use membar_ir::ops::{Op, Scalar};
 use membar_ir::types::TensorType;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Boundaries are chosen by what stands within so many nodes on either side, so that they fall on the
@@ -74,7 +75,7 @@ pub(super) struct Place {
 }
 
 /// The regions of a graph, in execution order: every operator is in the core of one. Regions for which
-/// `relevant` holds for no operator of the core are left out.
+/// `relevant` holds for no operator are left out.
 pub(super) fn regions(graph: &Graph, relevant: &dyn Fn(&Op) -> bool) -> Vec<Region> {
     let order: Vec<NodeId> =
         graph.order().into_iter().filter(|id| graph.node(*id).op().is_some()).collect();
@@ -82,13 +83,18 @@ pub(super) fn regions(graph: &Graph, relevant: &dyn Fn(&Op) -> bool) -> Vec<Regi
     for (index, id) in order.iter().enumerate() {
         position[id.index()] = index;
     }
-    let hashes = hashes(graph, &order, &position);
     let mut regions = Vec::new();
+    let is_relevant = |id: &NodeId| graph.node(*id).op().is_some_and(relevant);
+    if !order.iter().any(is_relevant) {
+        return regions;
+    }
+    let hashes = hashes(graph, &order, &position);
     let mut start = 0;
     for end in boundaries(&hashes) {
         let core = &order[start..end];
-        if core.iter().any(|id| graph.node(*id).op().is_some_and(relevant)) {
-            regions.push(region(graph, core, &position));
+        let context = context(graph, core, &position, start);
+        if core.iter().chain(&context).any(is_relevant) {
+            regions.push(region(graph, context, core, &position, start..end));
         }
         start = end;
     }
@@ -146,17 +152,14 @@ fn boundaries(hashes: &[u64]) -> Vec<usize> {
     ends
 }
 
-fn region(graph: &Graph, core: &[NodeId], position: &[usize]) -> Region {
-    let (Some(first), Some(last)) = (core.first(), core.last()) else {
-        return Region {
-            shape: Shape { leaves: Vec::new(), nodes: Vec::new(), context: 0 },
-            nodes: Vec::new(),
-            leaves: Vec::new(),
-        };
-    };
-    let start = position[first.index()];
-    let end = position[last.index()];
-    let mut context = context(graph, core, position, start);
+/// Describes a region whose core stands at those positions.
+fn region(
+    graph: &Graph,
+    mut context: Vec<NodeId>,
+    core: &[NodeId],
+    position: &[usize],
+    at: Range<usize>,
+) -> Region {
     context.sort_unstable_by_key(|id| position[id.index()]);
     let nodes: Vec<NodeId> = context.iter().chain(core).copied().collect();
     let places: HashMap<NodeId, u32> = nodes.iter().copied().zip(0..).collect();
@@ -184,8 +187,8 @@ fn region(graph: &Graph, core: &[NodeId], position: &[usize]) -> Region {
             let kept = |value: &ValueId| {
                 graph.is_output(*value)
                     || graph.uses(*value).any(|user| {
-                        let at = position[user.node.index()];
-                        at > end || (at < start && !places.contains_key(&user.node))
+                        let reader = position[user.node.index()];
+                        reader >= at.end || (reader < at.start && !places.contains_key(&user.node))
                     })
             };
             ShapeNode {
@@ -201,19 +204,19 @@ fn region(graph: &Graph, core: &[NodeId], position: &[usize]) -> Region {
 }
 
 /// The operators before a core that patterns may reach into: nearest first, up to a number, and not
-/// through products with weights, into which no pattern looks.
+/// through those that no pattern looks through.
 fn context(graph: &Graph, core: &[NodeId], position: &[usize], start: usize) -> Vec<NodeId> {
     let mut found: Vec<NodeId> = Vec::new();
-    let mut seen: std::collections::HashSet<NodeId> = std::collections::HashSet::new();
+    let mut seen: HashSet<NodeId> = HashSet::new();
     let mut layer: Vec<NodeId> = core.to_vec();
     while !layer.is_empty() && found.len() < CONTEXT {
         let mut next = Vec::new();
         for id in &layer {
             for value in graph.node(*id).operands() {
                 let producer = graph.value(*value).producer();
-                let before =
-                    graph.node(producer).op().is_some_and(|op| !is_linear(graph, op, producer))
-                        && position[producer.index()] < start;
+                let before = graph.node(producer).op().is_some()
+                    && position[producer.index()] < start
+                    && !is_boundary(graph, producer);
                 if before && seen.insert(producer) {
                     next.push(producer);
                 }
@@ -226,10 +229,26 @@ fn context(graph: &Graph, core: &[NodeId], position: &[usize], start: usize) -> 
     found
 }
 
-/// Whether an operator multiplies by a weight.
-fn is_linear(graph: &Graph, op: &Op, id: NodeId) -> bool {
-    let product = matches!(op, Op::Matmul(_) | Op::Conv(_) | Op::ConvTranspose(_) | Op::Gather(_));
-    product && graph.node(id).operands().iter().any(|value| is_weight(graph, *value))
+/// Whether no pattern looks through an operator: a product with a weight, and a sum with one, be it with
+/// a bias or with what goes around a block. Without the latter, every block would see all before it.
+fn is_boundary(graph: &Graph, id: NodeId) -> bool {
+    let operands = || graph.node(id).operands().iter();
+    match graph.node(id).op() {
+        Some(Op::Scalar(Scalar::Add)) => {
+            operands().any(|value| is_product(graph, graph.value(*value).producer()))
+        }
+        _ => is_product(graph, id),
+    }
+}
+
+/// Whether an operator multiplies by a weight, or looks something up in one.
+fn is_product(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    let product = matches!(
+        node.op(),
+        Some(Op::Matmul(_) | Op::Conv(_) | Op::ConvTranspose(_) | Op::Gather(_))
+    );
+    product && node.operands().iter().any(|value| is_weight(graph, *value))
 }
 
 fn is_weight(graph: &Graph, value: ValueId) -> bool {

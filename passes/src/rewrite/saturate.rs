@@ -5,7 +5,9 @@ use super::language::{ENode, Knowledge};
 use super::region::{Shape, Source};
 use super::rules::{Root, Rule, Term, View};
 use egg::{EGraph, Id, Language};
+use membar_ir::dim::Ranges;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Rounds after which a region is left as it is. The longest chains of rules that lead from one to
@@ -66,10 +68,11 @@ struct Match {
 /// A rule united what is not equal, in words: a defect of the rule.
 pub(super) fn saturate(
     shape: &Shape,
+    symbols: &Arc<Ranges>,
     rules: &[&'static Rule],
     statistics: &mut [Statistics],
 ) -> Result<Option<Saturated>, String> {
-    let Some((mut graph, values)) = express(shape) else { return Ok(None) };
+    let Some((mut graph, values)) = express(shape, symbols) else { return Ok(None) };
     let limit = graph.total_size() * GROWTH.0 + GROWTH.1;
     let mut steps: Vec<Step> = Vec::new();
     let mut made: Vec<(ENode, usize)> = Vec::new();
@@ -117,8 +120,9 @@ pub(super) fn saturate(
 }
 
 /// The e-graph of a region, and the classes of its values.
-fn express(shape: &Shape) -> Option<(RegionGraph, Vec<Vec<Id>>)> {
-    let mut graph = EGraph::new(Knowledge { leaves: shape.leaves.clone() });
+fn express(shape: &Shape, symbols: &Arc<Ranges>) -> Option<(RegionGraph, Vec<Vec<Id>>)> {
+    let mut graph =
+        EGraph::new(Knowledge { leaves: shape.leaves.clone(), symbols: symbols.clone() });
     let leaves: Vec<Id> =
         (0..shape.leaves.len()).map(|index| graph.add(ENode::Leaf(index as u32))).collect();
     let mut values: Vec<Vec<Id>> = Vec::with_capacity(shape.nodes.len());

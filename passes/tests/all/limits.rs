@@ -181,3 +181,63 @@ fn long_graphs_take_little_time() {
     }
     assert_eq!(graph.schedule.len(), graph.node_count());
 }
+
+/// Blocks of attention and norms, 60,000 operators, are rewritten in seconds of a debug build, the
+/// equal ones once.
+#[test]
+fn many_blocks_are_rewritten_in_little_time() {
+    const BLOCKS: usize = 2_000;
+    let block = |from: usize| {
+        let to = from + 1;
+        format!(
+            "  %m{from} = reduce %x{from} {{kind = mean, axes = [2], keep = true}} : f32[2, S, 1]
+  %c{from} = sub %x{from}, %m{from} : f32[2, S, 8]
+  %s{from} = mul %c{from}, %c{from} : f32[2, S, 8]
+  %v{from} = reduce %s{from} {{kind = mean, axes = [2], keep = true}} : f32[2, S, 1]
+  %e{from} = add %v{from}, %epsilon : f32[2, S, 1]
+  %d{from} = sqrt %e{from} : f32[2, S, 1]
+  %n{from} = div %c{from}, %d{from} : f32[2, S, 8]
+  %w{from} = weight random seed 1 stream {from} normal(1.0) : f32[8, 8]
+  %p{from} = matmul %n{from}, %w{from} {{acc = f32, result = f32}} : f32[2, S, 8]
+  %r{from} = reshape %p{from} {{shape = [2, S, 2, 4]}} : f32[2, S, 2, 4]
+  %q{from} = transpose %r{from} {{perm = [0, 2, 1, 3]}} : f32[2, 2, S, 4]
+  %k{from} = transpose %r{from} {{perm = [0, 2, 3, 1]}} : f32[2, 2, 4, S]
+  %a{from} = matmul %q{from}, %k{from} {{acc = f32, result = f32}} : f32[2, 2, S, S]
+  %b{from} = mul %a{from}, %scale : f32[2, 2, S, S]
+  %f{from} = add %b{from}, %mask : f32[2, 2, S, S]
+  %g{from} = softmax %f{from} {{axis = 3}} : f32[2, 2, S, S]
+  %h{from} = matmul %g{from}, %q{from} {{acc = f32, result = f32}} : f32[2, 2, S, 4]
+  %i{from} = transpose %h{from} {{perm = [0, 2, 1, 3]}} : f32[2, S, 2, 4]
+  %j{from} = reshape %i{from} {{shape = [2, S, 8]}} : f32[2, S, 8]
+  %l{from} = add %x{from}, %j{from} : f32[2, S, 8]
+  %u{from} = div %l{from}, %root : f32[2, S, 8]
+  %z{from} = erf %u{from} : f32[2, S, 8]
+  %o{from} = add %z{from}, %one : f32[2, S, 8]
+  %t{from} = mul %l{from}, %o{from} : f32[2, S, 8]
+  %y{from} = mul %t{from}, %half : f32[2, S, 8]
+  %x{to} = add %l{from}, %y{from} : f32[2, S, 8]\n"
+        )
+    };
+    let blocks: String = (0..BLOCKS).map(block).collect();
+    let mut graph = crate::support::graph(&format!(
+        "graph @g(%x0: f32[2, S, 8], %mask: f32[S, S]) where S in 1..=8 {{
+  %epsilon = weight 0.01 : f32[]
+  %scale = weight 0.5 : f32[]
+  %one = weight 1.0 : f32[]
+  %root = weight 1.4142135 : f32[]
+  %half = weight 0.5 : f32[]
+{blocks}  return %x{BLOCKS}
+}}"
+    ));
+    assert!(graph.node_count() > 50_000);
+    let mut cx = context(PassOptions::default(), TestLibrary::default());
+    let begin = std::time::Instant::now();
+    let changed = membar_passes::rewrite(&mut graph, &mut cx);
+    let time = begin.elapsed();
+    assert_eq!(changed, Ok(membar_ir::pass::Changed::Yes));
+    let report = cx.rewriting.expect("a report");
+    let found = |name: &str| report.places.iter().filter(|place| place.op == name).count();
+    assert_eq!(["attention", "layer_norm", "gelu"].map(found), [BLOCKS; 3]);
+    assert!(report.distinct < 12, "{} different regions", report.distinct);
+    assert!(time.as_secs() < 10, "{time:?}");
+}

@@ -99,6 +99,18 @@ fn near_misses_are_left_alone() {
 }
 
 #[test]
+fn attention_keeps_what_no_rule_may_take_from_it() {
+    for (absent, kept, text) in cases::NEARLY {
+        let before = instantiate(text, "f32");
+        let (after, _) = rewritten(&before);
+        let shown = after.to_string();
+        assert!(operators(&after).contains(&"attention"), "{before}\nbecame\n{after}");
+        assert!(!shown.contains(absent) && shown.contains(kept), "{before}\nbecame\n{after}");
+        assert_equal(&before, &after);
+    }
+}
+
+#[test]
 fn every_rule_has_a_case() {
     let (_, report) = rewritten(&instantiate(cases::CASES[0].graph, "f32"));
     let covered: BTreeSet<&str> =

@@ -2,6 +2,8 @@
 
 mod activation;
 mod attention;
+mod count;
+mod heads;
 mod layout;
 mod mask;
 mod norm;
@@ -59,7 +61,7 @@ impl Rounding {
 
 /// All rules, in the order in which they are tried.
 pub(super) const RULES: &[&[Rule]] =
-    &[layout::RULES, activation::RULES, norm::RULES, attention::RULES, mask::RULES];
+    &[layout::RULES, activation::RULES, norm::RULES, attention::RULES, heads::RULES, mask::RULES];
 
 /// All rules with their numbers.
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {

@@ -47,6 +47,11 @@ impl<'a> View<'a> {
         self.ty(id).map(|ty| ty.dtype)
     }
 
+    /// Whether a dimension is never negative.
+    pub fn is_not_negative(&self, dim: &Dim) -> bool {
+        dim.bounds(&self.graph.analysis.symbols).lo.is_some_and(|lo| lo >= 0)
+    }
+
     /// The number that every element of a value is.
     pub fn uniform(&self, id: Id) -> Option<f64> {
         self.graph[id].data.uniform.map(|x| x.0)

@@ -380,6 +380,94 @@ pub(super) const CASES: &[Case] = &[
   return %y
 }",
     },
+    // Causal behind a past, and a mask of keys that is gathered in order.
+    Case {
+        rules: &["attention", "mask-by-position", "gather-in-order"],
+        left: &["reshape", "attention"],
+        types: EXACT,
+        graph: "graph @g(%q: T[B, 2, S, 4], %k: T[B, 2, P + S, 4], %v: T[B, 2, P + S, 3], %c: bool[B, P + S])
+  where B in 1..=3, S in 1..=5, P in 0..=3 {
+  %low = weight -3.4028235e38 : T[]
+  %past = dims {values = [P]} : i64[1]
+  %i = iota {shape = [S], axis = 0, dtype = i64} : i64[S]
+  %at = add %i, %past : i64[S]
+  %query = reshape %at {shape = [1, 1, S, 1]} : i64[1, 1, S, 1]
+  %j = iota {shape = [P + S], axis = 0, dtype = i64} : i64[P + S]
+  %key = reshape %j {shape = [1, 1, 1, P + S]} : i64[1, 1, 1, P + S]
+  %causal = less_or_equal %key, %query : bool[1, 1, S, P + S]
+  %n = iota {shape = [B, 1, 1, 1], axis = 0, dtype = i64} : i64[B, 1, 1, 1]
+  %rows = broadcast %n {shape = [B, 1, 1, P + S]} : i64[B, 1, 1, P + S]
+  %row = reshape %rows {shape = [B, 1, 1, P + S, 1]} : i64[B, 1, 1, P + S, 1]
+  %columns = broadcast %key {shape = [B, 1, 1, P + S]} : i64[B, 1, 1, P + S]
+  %column = reshape %columns {shape = [B, 1, 1, P + S, 1]} : i64[B, 1, 1, P + S, 1]
+  %tuples = concat %row, %column {axis = 4} : i64[B, 1, 1, P + S, 2]
+  %padding = gather_nd %c, %tuples {batch_dims = 0} : bool[B, 1, 1, P + S]
+  %visible = and %causal, %padding : bool[B, 1, S, P + S]
+  %t = transpose %k {perm = [0, 1, 3, 2]} : T[B, 2, 4, P + S]
+  %s = matmul %q, %t {acc = ACC, result = T} : T[B, 2, S, P + S]
+  %b = select %visible, %s, %low : T[B, 2, S, P + S]
+  %p = softmax %b {axis = 3} : T[B, 2, S, P + S]
+  %y = matmul %p, %v {acc = ACC, result = T} : T[B, 2, S, 3]
+  return %y
+}",
+    },
+    // A sliding window, a condition that always holds, and a mask that is gathered from a flat one.
+    Case {
+        rules: &["attention", "mask-by-position", "gather-in-order"],
+        left: &["reshape", "attention"],
+        types: EXACT,
+        graph: "graph @g(%q: T[B, 2, S, 4], %k: T[B, 2, P + S, 4], %v: T[B, 2, P + S, 3], %c: bool[B, P + S])
+  where B in 1..=3, S in 1..=5, P in 0..=3 {
+  %low = weight -3.4028235e38 : T[]
+  %three = weight 3 : i64[]
+  %zero = weight 0 : i64[]
+  %past = dims {values = [P]} : i64[1]
+  %i = iota {shape = [1, 1, S, 1], axis = 2, dtype = i64} : i64[1, 1, S, 1]
+  %query = add %past, %i : i64[1, 1, S, 1]
+  %key = iota {shape = [1, 1, 1, P + S], axis = 3, dtype = i64} : i64[1, 1, 1, P + S]
+  %first = sub %query, %three : i64[1, 1, S, 1]
+  %after = greater %key, %first : bool[1, 1, S, P + S]
+  %causal = greater_or_equal %query, %key : bool[1, 1, S, P + S]
+  %always = greater_or_equal %query, %zero : bool[1, 1, S, 1]
+  %n = iota {shape = [B, 1, 1, 1], axis = 0, dtype = i64} : i64[B, 1, 1, 1]
+  %width = dims {values = [P + S]} : i64[1]
+  %begin = mul %n, %width : i64[B, 1, 1, 1]
+  %place = add %key, %begin : i64[B, 1, 1, P + S]
+  %flat = reshape %c {shape = [B*P + B*S, 1]} : bool[B*P + B*S, 1]
+  %found = gather %flat, %place {axis = 0} : bool[B, 1, 1, P + S, 1]
+  %padding = reshape %found {shape = [B, 1, 1, P + S]} : bool[B, 1, 1, P + S]
+  %window = and %causal, %after : bool[1, 1, S, P + S]
+  %some = and %window, %always : bool[1, 1, S, P + S]
+  %visible = and %padding, %some : bool[B, 1, S, P + S]
+  %t = transpose %k {perm = [0, 1, 3, 2]} : T[B, 2, 4, P + S]
+  %s = matmul %q, %t {acc = ACC, result = T} : T[B, 2, S, P + S]
+  %b = select %visible, %s, %low : T[B, 2, S, P + S]
+  %p = softmax %b {axis = 3} : T[B, 2, S, P + S]
+  %y = matmul %p, %v {acc = ACC, result = T} : T[B, 2, S, 3]
+  return %y
+}",
+    },
+    // Heads of keys and values that are repeated.
+    Case {
+        rules: &["attention", "grouped-heads", "merge-reshapes"],
+        left: &["attention"],
+        types: EXACT,
+        graph: "graph @g(%q: T[B, 6, S, 4], %k: T[B, 2, K, 4], %v: T[B, 2, K, 3])
+  where B in 1..=3, S in 1..=5, K in 1..=6 {
+  %k1 = reshape %k {shape = [B, 2, 1, K, 4]} : T[B, 2, 1, K, 4]
+  %k2 = broadcast %k1 {shape = [B, 2, 3, K, 4]} : T[B, 2, 3, K, 4]
+  %k3 = reshape %k2 {shape = [6*B, K, 4]} : T[6*B, K, 4]
+  %k4 = transpose %k3 {perm = [0, 2, 1]} : T[6*B, 4, K]
+  %t = reshape %k4 {shape = [B, 6, 4, K]} : T[B, 6, 4, K]
+  %v1 = reshape %v {shape = [B, 2, 1, K, 3]} : T[B, 2, 1, K, 3]
+  %v2 = broadcast %v1 {shape = [B, 2, 3, K, 3]} : T[B, 2, 3, K, 3]
+  %w = reshape %v2 {shape = [B, 6, K, 3]} : T[B, 6, K, 3]
+  %s = matmul %q, %t {acc = ACC, result = T} : T[B, 6, S, K]
+  %p = softmax %s {axis = 3} : T[B, 6, S, K]
+  %y = matmul %p, %w {acc = ACC, result = T} : T[B, 6, S, 3]
+  return %y
+}",
+    },
 ];
 
 pub(super) const NEAR_MISSES: &[NearMiss] = &[
@@ -554,4 +642,102 @@ pub(super) const NEAR_MISSES: &[NearMiss] = &[
   return %y
 }",
     },
+    // Rows in another order than they have.
+    NearMiss {
+        absent: "reshape",
+        graph: "graph @g(%c: T[5, 4]) {
+  %one = weight 1 : i64[]
+  %i = iota {shape = [4], axis = 0, dtype = i64} : i64[4]
+  %at = add %i, %one : i64[4]
+  %y = gather %c, %at {axis = 0} : T[4, 4]
+  return %y
+}",
+    },
+    // Not all of the rows.
+    NearMiss {
+        absent: "reshape",
+        graph: "graph @g(%c: T[5, 4]) {
+  %i = iota {shape = [4], axis = 0, dtype = i64} : i64[4]
+  %y = gather %c, %i {axis = 0} : T[4, 4]
+  return %y
+}",
+    },
+];
+
+/// Attention that must be found, and what must be left of what is nearly a rule about it: the text of
+/// its operator must not hold the first, and must hold the second.
+pub(super) const NEARLY: &[(&str, &str, &str)] = &[
+    // Heads that are repeated one after the other, not each by itself.
+    (
+        "nothing",
+        "broadcast",
+        "graph @g(%q: T[B, 6, S, 4], %k: T[B, 2, K, 4], %v: T[B, 2, K, 3])
+  where B in 1..=3, S in 1..=5, K in 1..=6 {
+  %k1 = reshape %k {shape = [B, 1, 2, K, 4]} : T[B, 1, 2, K, 4]
+  %k2 = broadcast %k1 {shape = [B, 3, 2, K, 4]} : T[B, 3, 2, K, 4]
+  %k3 = reshape %k2 {shape = [B, 6, K, 4]} : T[B, 6, K, 4]
+  %t = transpose %k3 {perm = [0, 1, 3, 2]} : T[B, 6, 4, K]
+  %v1 = reshape %v {shape = [B, 1, 2, K, 3]} : T[B, 1, 2, K, 3]
+  %v2 = broadcast %v1 {shape = [B, 3, 2, K, 3]} : T[B, 3, 2, K, 3]
+  %w = reshape %v2 {shape = [B, 6, K, 3]} : T[B, 6, K, 3]
+  %s = matmul %q, %t {acc = ACC, result = T} : T[B, 6, S, K]
+  %p = softmax %s {axis = 3} : T[B, 6, S, K]
+  %y = matmul %p, %w {acc = ACC, result = T} : T[B, 6, S, 3]
+  return %y
+}",
+    ),
+    // One row of positions of keys, for queries that all have the first one's.
+    (
+        "after = ",
+        "mask = boolean",
+        "graph @g(%q: T[B, 2, S, 4], %k: T[B, 2, K, 4], %v: T[B, 2, K, 3], %n: i64[1, 1, S, 1])
+  where B in 1..=3, S in 1..=5, K in 1..=6 {
+  %low = weight -3.4028235e38 : T[]
+  %key = iota {shape = [1, 1, 1, K], axis = 3, dtype = i64} : i64[1, 1, 1, K]
+  %c = less_or_equal %key, %n : bool[1, 1, S, K]
+  %t = transpose %k {perm = [0, 1, 3, 2]} : T[B, 2, 4, K]
+  %s = matmul %q, %t {acc = ACC, result = T} : T[B, 2, S, K]
+  %b = select %c, %s, %low : T[B, 2, S, K]
+  %p = softmax %b {axis = 3} : T[B, 2, S, K]
+  %y = matmul %p, %v {acc = ACC, result = T} : T[B, 2, S, 3]
+  return %y
+}",
+    ),
+    // Every second key.
+    (
+        "after = ",
+        "mask = boolean",
+        "graph @g(%q: T[B, 2, S, 4], %k: T[B, 2, K, 4], %v: T[B, 2, K, 3])
+  where B in 1..=3, S in 1..=5, K in 1..=6 {
+  %low = weight -3.4028235e38 : T[]
+  %two = weight 2 : i64[]
+  %j = iota {shape = [1, 1, 1, K], axis = 3, dtype = i64} : i64[1, 1, 1, K]
+  %key = mul %j, %two : i64[1, 1, 1, K]
+  %query = iota {shape = [1, 1, S, 1], axis = 2, dtype = i64} : i64[1, 1, S, 1]
+  %c = less_or_equal %key, %query : bool[1, 1, S, K]
+  %t = transpose %k {perm = [0, 1, 3, 2]} : T[B, 2, 4, K]
+  %s = matmul %q, %t {acc = ACC, result = T} : T[B, 2, S, K]
+  %b = select %c, %s, %low : T[B, 2, S, K]
+  %p = softmax %b {axis = 3} : T[B, 2, S, K]
+  %y = matmul %p, %v {acc = ACC, result = T} : T[B, 2, S, 3]
+  return %y
+}",
+    ),
+    // A bias that is no mask.
+    (
+        "mask = boolean",
+        "mask = additive",
+        "graph @g(%q: T[B, 2, S, 4], %k: T[B, 2, K, 4], %v: T[B, 2, K, 3], %c: bool[S, K])
+  where B in 1..=3, S in 1..=5, K in 1..=6 {
+  %low = weight -2.0 : T[]
+  %zero = weight 0.0 : T[]
+  %t = transpose %k {perm = [0, 1, 3, 2]} : T[B, 2, 4, K]
+  %s = matmul %q, %t {acc = ACC, result = T} : T[B, 2, S, K]
+  %m = select %c, %zero, %low : T[S, K]
+  %b = add %s, %m : T[B, 2, S, K]
+  %p = softmax %b {axis = 3} : T[B, 2, S, K]
+  %y = matmul %p, %v {acc = ACC, result = T} : T[B, 2, S, 3]
+  return %y
+}",
+    ),
 ];
