@@ -45,6 +45,22 @@ fn llama(criterion: &mut Criterion) {
         bench.iter_batched(graph, |graph| compile(graph, &tensor_passes), BatchSize::LargeInput);
     });
 
+    // The e-graph alone, for a GPU, whose kernels let it find the most.
+    let target = "sm_90a".parse().expect("a target");
+    let before =
+        CompileOptions { target, stop_after: Some("convert-precision".to_string()), ..options() };
+    let rewritten = CompileOptions {
+        target,
+        stop_after: Some("rewrite".to_string()),
+        skip: passes().map(|pass| pass.name.to_string()).filter(|name| name != "rewrite").collect(),
+        ..CompileOptions::default()
+    };
+    let ready = compile(imported.clone(), &before);
+    group.bench_function("rewrite", |bench| {
+        let graph = || ready.clone();
+        bench.iter_batched(graph, |graph| compile(graph, &rewritten), BatchSize::LargeInput);
+    });
+
     let all = options();
     group.bench_function("import-and-all-passes", |bench| {
         bench.iter(|| black_box(compile(import(), &all)));
