@@ -90,8 +90,8 @@ fn pack_data(folder: &Path) -> Result<()> {
     let fixtures = PathBuf::from("tests/fixtures");
     process::run(
         Command::new("tar")
-            .args(["--sort=name", "--owner=0", "--group=0", "-czf"])
-            .arg(folder.join("data.tar.gz"))
+            .args(["--sort=name", "--owner=0", "--group=0", "-cJf"])
+            .arg(folder.join("data.tar.xz"))
             .arg("-C")
             .arg(&root)
             .args(

@@ -15,7 +15,7 @@ mkdir -p "$out"
 mkdir -p -m 700 "$work"
 if [ ! -e "$work/unpacked" ]; then
   mkdir -p "$work/data"
-  tar -xzf data.tar.gz -C "$work/data" && touch "$work/unpacked"
+  tar -xJf data.tar.xz -C "$work/data" && touch "$work/unpacked"
 fi
 chmod +x gpu-suite fixtures conformance membar 2>/dev/null
 export MEMBAR_REQUIRE_GPU=1 MEMBAR_GPU_CUBINS=$here/cubins
